@@ -1,0 +1,56 @@
+"""Conditional densities: modules whose forward(*condition) returns a torch Distribution."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Independent, Normal
+
+
+def bounded(raw: Tensor, width: float) -> Tensor:
+    """A number in (-width/2, width/2) with slope 1 at 0, so that log-variances learn at the rate of means."""
+    return width * (torch.sigmoid(4 * raw / width) - 0.5)
+
+
+def reparametrise(density: Independent, normals: Tensor) -> Tensor:
+    """A draw of a Gaussian density as a differentiable function of standard normal numbers."""
+    return density.base_dist.loc + density.base_dist.scale * normals
+
+
+class Conditional(nn.Module, ABC):
+    """A density given something: forward(*condition) returns a Distribution."""
+
+    @abstractmethod
+    def forward(self, *condition: Tensor) -> Independent:
+        """The density, one for each entry of the condition's leading axes."""
+
+
+class Gaussian(Conditional):
+    """Independent Gaussians whose means and log-variances come from a network.
+
+    The log-variance stays within (-width/2, width/2): `width` is what the docs call the variance floor, and
+    the ELBO of the truth hangs on it. With `shared_variance` there is one log-variance an entry, the same
+    for all conditions; the network then returns means only.
+    """
+
+    def __init__(self, network: nn.Module, features: int, width: float = 20.0, shared_variance: bool = False):
+        super().__init__()
+        self.network = network
+        self.width = width
+        # A parameter shared by all samples learns ten times faster: Adam steps in tens.
+        self.raw_tens = nn.Parameter(torch.zeros(features)) if shared_variance else None
+
+    def forward(self, *condition: Tensor) -> Independent:
+        """Condition tensors (..., features_i); returns a density over (..., features)."""
+        out = self.network(*condition)
+        if self.raw_tens is None:
+            mean, raw = out.chunk(2, -1)
+        else:
+            mean, raw = out, (10 * self.raw_tens).expand(out.shape)
+        scale = (bounded(raw, self.width) / 2).exp()
+        return Independent(Normal(mean, scale, validate_args=False), 1, validate_args=False)
+
+
+def standard_normal(like: Tensor) -> Independent:
+    """N(0, I) over the last axis, shaped and placed like a tensor."""
+    return Independent(Normal(torch.zeros_like(like), torch.ones_like(like), validate_args=False), 1, validate_args=False)

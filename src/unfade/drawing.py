@@ -1,0 +1,75 @@
+"""Drawing in blocks: bounded memory, and the same numbers for a row whatever else is drawn with it.
+
+Every row goes through the networks in a block of the same number of rows and draws (the last one padded),
+so that the order of floating-point operations does not hang on the batch; random numbers are keyed by row.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from unfade.models import Pool, PosteriorLVM
+from unfade.observations import Observations
+from unfade.randomness import KeyedNormals
+
+_DRAWS = 16  # draws that go through the networks together
+_ENTRIES = 2**21  # entries of x that are in memory together, roughly
+
+
+def draw_blocks(
+    posterior: PosteriorLVM | None, obs: Observations, draws: int, seed: int, rows: Tensor, refine: int = 0
+) -> Iterator[tuple[slice, Tensor]]:
+    """Blocks of draws: (which samples, values (draws, samples in block, *event)). rows: one key a sample."""
+
+    def work(model: PosteriorLVM, block: Observations, keys: Tensor, pool: Pool | None) -> Tensor:
+        chunks = [
+            model.draw(block, _DRAWS, KeyedNormals(seed, keys, first, stream=8), pool) for first in range(0, draws, _DRAWS)
+        ]
+        return torch.cat(chunks)[:draws]
+
+    if posterior is None:
+        yield slice(0, len(obs)), obs.values.expand(draws, *obs.values.shape)
+        return
+    yield from _blocks(posterior, obs, seed, rows, refine, work)
+
+
+def mean_blocks(
+    posterior: PosteriorLVM | None, obs: Observations, draws: int, seed: int, rows: Tensor, refine: int = 0
+) -> Iterator[tuple[slice, Tensor]]:
+    """Blocks of posterior means: (which samples, values (samples in block, *event))."""
+
+    def work(model: PosteriorLVM, block: Observations, keys: Tensor, pool: Pool | None) -> Tensor:
+        return model.mean(block, draws, KeyedNormals(seed, keys, stream=8), pool)
+
+    if posterior is None:
+        yield slice(0, len(obs)), obs.values
+        return
+    yield from _blocks(posterior, obs, seed, rows, refine, work)
+
+
+def _blocks(
+    posterior: PosteriorLVM | None,
+    obs: Observations,
+    seed: int,
+    rows: Tensor,
+    refine: int,
+    work: Callable[[PosteriorLVM, Observations, Tensor, Pool | None], Tensor],
+) -> Iterator[tuple[slice, Tensor]]:
+    model = (posterior.model or posterior) if refine else posterior
+    device = next(posterior.parameters()).device
+    size = _block_size(obs.event_shape.numel(), refine)
+    with torch.inference_mode():
+        for start in range(0, len(obs), size):
+            stop = min(start + size, len(obs))
+            padded = torch.arange(start, start + size).clamp(max=len(obs) - 1)
+            block, keys = obs[padded].to(device), rows[padded].to(device)
+            pool = model.pool(block, refine, KeyedNormals(seed, keys)) if refine else None
+            values = work(model, block, keys, pool)
+            yield slice(start, stop), values[..., : stop - start, *[slice(None)] * len(obs.event_shape)].cpu()
+
+
+def _block_size(entries: int, refine: int) -> int:
+    """Rows a block, a power of two between 8 and 512: it hangs on the model and on `refine` alone."""
+    fit = _ENTRIES // (entries * max(refine, _DRAWS))
+    return max(8, min(512, 1 << max(fit, 1).bit_length() - 1))

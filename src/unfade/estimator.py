@@ -1,0 +1,356 @@
+"""Recoverer: corrupted data in, posterior draws of the clean data out. The main path in one file."""
+
+import os
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from unfade import storage
+from unfade.corruption import GaussianNoise, gaussian_noise
+from unfade.drawing import draw_blocks, mean_blocks
+from unfade.draws import Draws
+from unfade.errors import DataNotice, InvalidData, InvalidFile
+from unfade.methods import METHODS, Architecture, Task, architecture_for, build_posterior, fit_method
+from unfade.observations import ModelSpace, Observations, Scaling, as_observations
+from unfade.progress import progress_bar
+from unfade.tables import Container, open_container
+from unfade.training import History, TrainingConfig
+
+
+class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Recover clean data from incomplete, noisy observations, as a distribution.
+
+    Parameters
+    ----------
+    method : {"tae", "tae-paper", "mvae", "miwae"}
+        How the posterior is trained.
+    noise : None, float, array of one number a column, "learn", "learn-by-column" or "infer"
+        Noise of the observed cells, in the units of the data. None: they are exact and come back as
+        they went in. "learn": one level relative to each column's scale. "infer" (`tae-paper` only):
+        one level a sample, q(beta|z,y,alpha).
+    scaling : {"variance", "interval", "joint-variance", "joint-interval"} or None
+        How entries are brought to model space: by column, or jointly where all share a unit (images).
+    refine : "auto" or int
+        Candidates of z that a draw is chosen from by its weight; 0 for plain draws.
+    max_steps : int or None
+        Steps to train for. None: chosen by held-out observed cells, up to `training.steps`.
+    max_seconds : float or None
+        Time budget of a fit.
+    architecture : Architecture or None
+        Sizes of the networks; None: chosen from the data (the paper's for `tae-paper`).
+    training : TrainingConfig or None
+        Batch size, learning rate and the like; None: the defaults of `unfade.TrainingConfig`.
+    settings : dict or None
+        Settings of the method itself, such as ``{"weights": 20}`` or ``{"lam": 2, "C": 10}``.
+    device : str
+        "auto" takes a GPU where there is one.
+    random_state : int, RandomState or None
+        The same number gives the same fit and the same draws.
+    verbose : int
+        0: silent; 1: a progress bar in terminals and notebooks.
+
+    Attributes
+    ----------
+    noise_ : float, ndarray or None
+        Noise level in the units of the data: one number where all columns share it, else one a column;
+        None where it was inferred for each sample.
+    posterior_ : PosteriorLVM
+    space_ : ModelSpace
+    histories_ : list of History, one a stage
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unfade import Recoverer
+    >>> rng = np.random.default_rng(0)
+    >>> Y = rng.normal(size=(200, 1)) * [1.0, 2.0, 3.0]
+    >>> Y[rng.random(Y.shape) < 0.3] = np.nan
+    >>> rec = Recoverer(max_steps=300, random_state=0, verbose=0).fit(Y)
+    >>> rec.sample(Y, n_draws=5)
+    Draws(5 completed data sets of 200 x 3)
+    >>> bool(np.isfinite(rec.transform(Y)).all())
+    True
+    """
+
+    def __init__(
+        self,
+        method: str = "tae",
+        *,
+        noise: Any = None,
+        scaling: str | None = "variance",
+        refine: int | str = "auto",
+        max_steps: int | None = None,
+        max_seconds: float | None = None,
+        architecture: Architecture | None = None,
+        training: TrainingConfig | None = None,
+        settings: dict[str, Any] | None = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 1,
+    ):
+        self.method = method
+        self.noise = noise
+        self.scaling = scaling
+        self.refine = refine
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.architecture = architecture
+        self.training = training
+        self.settings = settings
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> "Recoverer":
+        """Train on corrupted data alone. X: (samples, *event), NaN = missing; y is ignored."""
+        self._check_parameters()
+        obs, _ = self._door(X, reset=True)
+        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.space_ = ModelSpace.fit(obs, self.scaling)
+        self._say_what_is_not_modelled()
+        corruption, settings = self._corruption()
+        method = METHODS[self.method]
+        self.architecture_ = self.architecture or method.architecture or architecture_for(self.space_.features)
+        config = self.training or TrainingConfig()
+        self.posterior_, self.histories_ = None, []
+        if self.space_.features:
+            with progress_bar(self.verbose > 0) as on_step:
+                task = Task(
+                    self.space_.enter(obs).to(self._device()),
+                    corruption,
+                    self.architecture_,
+                    replace(config, steps=self.max_steps or config.steps),
+                    self.seed_,
+                    refine=self._refine(),
+                    fixed_steps=self.max_steps is not None,
+                    deadline=self.max_seconds and time.monotonic() + self.max_seconds,
+                    on_step=on_step,
+                )
+                self.posterior_, self.histories_ = fit_method(self.method, task, settings)
+        self.noise_ = self._noise_in_units()
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Posterior mean of the clean data, in the kind of container that X is."""
+        obs, container = self._door(X, reset=False)
+        means = np.empty(obs.values.shape)
+        rows = torch.zeros(len(obs), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
+        for where, values in mean_blocks(self.posterior_, self.space_.enter(obs), 100, self.seed_, rows, self._refine()):
+            means[where] = self.space_.leave(values, obs[where], self._exact())
+        return container.wrap(means)
+
+    def sample(
+        self,
+        X: Any,
+        n_draws: int = 50,
+        *,
+        refine: int | str | None = None,
+        seed: int | None = None,
+        row_ids: Sequence[int] | None = None,
+    ) -> Draws:
+        """Draws of the clean data.
+
+        The draws of a row hang on `seed` (by default the fit's) and on its position, or on its number in
+        `row_ids`; not on the batch it comes in, nor on how many draws are asked for. `refine` overrides
+        the estimator's.
+        """
+        obs, container = self._door(X, reset=False)
+        if not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
+            raise InvalidData(f"n_draws must be a whole number of at least 1, got {n_draws!r}.")
+        rows = torch.as_tensor(np.arange(len(obs)) if row_ids is None else np.asarray(row_ids))
+        if rows.shape != (len(obs),) or rows.is_floating_point():
+            raise InvalidData(f"row_ids must hold one whole number a row ({len(obs)}), got {row_ids!r}.")
+        seed = self.seed_ if seed is None else seed
+        draws = np.empty((n_draws, *obs.values.shape), container.dtype)
+        blocks = draw_blocks(self.posterior_, self.space_.enter(obs), n_draws, seed, rows, self._refine(refine))
+        for where, values in blocks:
+            draws[:, where] = self.space_.leave(values, obs[where], self._exact())
+        return Draws(draws, container)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model as one file (safetensors and JSON), whole or not at all."""
+        check_is_fitted(self)
+        space, posterior = self.space_, self.posterior_
+        tensors = {"centre": space.scaling.centre, "scale": space.scaling.scale}
+        tensors |= {"modelled": space.modelled, "fill": space.fill}
+        if posterior is not None:
+            tensors |= {f"posterior.{name}": value.cpu() for name, value in posterior.state_dict().items()}
+        meta = {
+            "parameters": _to_json({**self.get_params(deep=False), "random_state": self.seed_}),
+            "seed": self.seed_,
+            "event_shape": space.event_shape,
+            "spread": space.spread,
+            "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])] or None,
+            "noise": _to_json(self.noise_),
+            "architecture": asdict(self.architecture_),
+            "histories": [asdict(history) for history in self.histories_],
+            "posterior": posterior and {
+                "conditioned": posterior.conditioned,
+                "infer_noise": posterior.unknowns is not None,
+                "model": posterior.model is not None,
+            },
+        }  # fmt: skip
+        storage.save(path, tensors, meta)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Recoverer":
+        """Read a model that `save` wrote. Executes nothing; draws equal those before saving, bit for bit."""
+        tensors, meta = storage.load(path)
+        try:
+            return cls._rebuild(tensors, meta)
+        except (KeyError, TypeError, RuntimeError, ValueError, AttributeError, IndexError) as error:
+            raise InvalidFile(f"{path} is damaged: its parts do not fit together ({error}). Save it again.") from None
+
+    @classmethod
+    def _rebuild(cls, tensors: dict[str, Tensor], meta: dict[str, Any]) -> "Recoverer":
+        parameters = dict(meta["parameters"])
+        for name, kind in (("architecture", Architecture), ("training", TrainingConfig)):
+            parameters[name] = _from_json(kind, parameters[name])
+        rec = cls(**parameters)
+        rec.seed_ = meta["seed"]
+        scaling = Scaling(tensors["centre"], tensors["scale"])
+        rec.space_ = ModelSpace(tuple(meta["event_shape"]), scaling, tensors["modelled"], tensors["fill"], meta["spread"])
+        rec.n_features_in_ = rec.space_.event_shape[0]
+        if meta["feature_names"]:
+            rec.feature_names_in_ = np.asarray(meta["feature_names"], dtype=object)
+        rec.noise_ = np.asarray(meta["noise"]) if isinstance(meta["noise"], list) else meta["noise"]
+        rec.architecture_ = _from_json(Architecture, meta["architecture"])
+        rec.histories_ = [History(**history) for history in meta["histories"]]
+        state = {name.removeprefix("posterior."): value for name, value in tensors.items() if name.startswith("posterior.")}
+        rec.posterior_ = rec._rebuild_posterior(state, **meta["posterior"]) if meta["posterior"] else None
+        return rec
+
+    def _rebuild_posterior(self, state: dict[str, Tensor], conditioned: bool, infer_noise: bool, model: bool) -> Any:
+        exact = state["corruption.exact"]
+        posteriors = [
+            build_posterior(
+                self.architecture_,
+                self.space_.features,
+                GaussianNoise(torch.where(exact, 0.0, 1.0)),
+                conditioned,
+                infer_noise,
+            )
+            for _ in range(2)
+        ]
+        posteriors[0].model = posteriors[1] if model else None
+        posteriors[0].load_state_dict(state)
+        return posteriors[0].requires_grad_(False).eval().to(self._device())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "noise_")
+
+    def _check_parameters(self) -> None:
+        if self.method not in METHODS:
+            raise InvalidData(f"method must be one of {sorted(METHODS)}, got {self.method!r}.")
+        for name in ("max_steps", "max_seconds"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InvalidData(f"{name} must be positive, or None to leave it open, got {value!r}.")
+        self._refine()
+
+    def _refine(self, refine: int | str | None = None) -> int:
+        refine = self.refine if refine is None else refine
+        if refine == "auto":
+            return METHODS[self.method].refine
+        if not isinstance(refine, (int, np.integer)) or refine < 0:
+            raise InvalidData(f"refine must be 'auto' or a whole number of at least 0, got {refine!r}.")
+        if refine and self.method == "tae-paper":
+            raise InvalidData("refine needs p(z), which method 'tae-paper' has not. Use refine=0, or method 'tae'.")
+        return int(refine)
+
+    def _door(self, X: Any, reset: bool) -> tuple[Observations, Container]:
+        """The data, checked once, and the container to give results back in."""
+        if not reset:
+            check_is_fitted(self)
+        data, container = open_container(X)
+        if not reset and container.names is not None:
+            data, container = self._match_names(data, container)
+        obs = as_observations(data, container.names)
+        validate_data(self, container.template if container.names else obs.values.numpy(), reset=reset, skip_check_array=True)
+        if reset and not obs.observed.any():
+            raise InvalidData("Nothing is observed in the whole table: every entry is missing. Give at least one number.")
+        if not reset and tuple(obs.event_shape) != self.space_.event_shape:
+            raise InvalidData(f"Expected samples of shape {self.space_.event_shape} as at fit, got {tuple(obs.event_shape)}.")
+        return obs, container
+
+    def _match_names(self, data: np.ndarray, container: Container) -> tuple[np.ndarray, Container]:
+        """Columns in another order are put in the order of the fit, by name."""
+        known, names = list(getattr(self, "feature_names_in_", [])), list(container.names or ())
+        if names == known or sorted(names) != sorted(known):
+            return data, container  # other sets of names are scikit-learn's to refuse
+        return data[:, [names.index(name) for name in known]], container.select(known)
+
+    def _say_what_is_not_modelled(self) -> None:
+        fill = self.space_.fill.reshape(self.space_.event_shape)
+        modelled = self.space_.modelled.reshape(self.space_.event_shape)
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        for where, sentence in (
+            (~modelled & fill.isnan(), "Nothing is observed in {}: kept, and left missing."),
+            (~modelled & ~fill.isnan(), "Only one value is observed in {}: missing entries are filled with it."),
+        ):
+            if not where.any():
+                continue
+            if where.ndim == 1:
+                what = "column " + ", ".join(repr(names[i]) for i in where.nonzero().flatten().tolist())
+            else:
+                what = f"{int(where.sum())} of {where.numel()} pixels"
+            warnings.warn(sentence.format(what), DataNotice, stacklevel=3)
+
+    def _corruption(self) -> tuple[GaussianNoise, dict[str, Any]]:
+        """The noise in model space, and the method's settings with what follows from it."""
+        settings = dict(self.settings or {})
+        if isinstance(self.noise, str) and self.noise == "infer":
+            if self.method != "tae-paper":
+                raise InvalidData(f"noise='infer' belongs to method 'tae-paper', got {self.method!r}. Use noise='learn'.")
+            return gaussian_noise(0.1, self.space_), {**settings, "infer_noise": True}
+        return gaussian_noise(self.noise, self.space_), settings
+
+    def _exact(self) -> Tensor:
+        """Which modelled entries are observed without noise, (features,)."""
+        if self.posterior_ is None:
+            return torch.ones(0, dtype=torch.bool)
+        return self.posterior_.corruption.exact.cpu().expand(self.space_.features)
+
+    def _noise_in_units(self) -> Any:
+        if self.posterior_ is None:
+            return 0.0
+        if self.posterior_.unknowns is not None:
+            return None
+        levels = torch.zeros(len(self.space_.modelled)).double()
+        levels[self.space_.modelled] = self.posterior_.corruption.std.cpu() * self.space_.scale
+        found = levels[self.space_.modelled]
+        if bool((found == found[0]).all()):
+            return float(found[0])
+        return levels.reshape(self.space_.event_shape).numpy()
+
+    def _device(self) -> torch.device:
+        if self.device != "auto":
+            return torch.device(self.device)
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, (Architecture, TrainingConfig)):
+        return asdict(value)
+    if isinstance(value, dict):
+        return {name: _to_json(part) for name, part in value.items()}
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic, Tensor)) else value
+
+
+def _from_json(kind: Any, value: dict[str, Any] | None) -> Any:
+    return value and kind(**{name: tuple(part) if isinstance(part, list) else part for name, part in value.items()})

@@ -1,0 +1,154 @@
+"""Scores against a truth that only the evaluator sees."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import kl_divergence
+
+from unfade.conditionals import Conditional, reparametrise
+from unfade.draws import Draws
+from unfade.errors import InvalidData
+from unfade.methods import Architecture
+from unfade.models import PosteriorLVM
+from unfade.objectives import Bound, Objective
+from unfade.observations import Observations, as_observations
+from unfade.randomness import Normals, generator_normals
+from unfade.scores import coverage_due, covered, crps, energy_score
+from unfade.tables import open_container
+from unfade.training import TrainingConfig, scoped_seed, train
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of draws on chosen cells. Lower is better but for psnr; coverage is best at coverage_due.
+
+    rmse, mae, psnr: of the posterior mean (psnr against `peak`); crps: mean over cells; energy_score:
+    mean over rows; coverage: share of cells inside the central interval of `level`; spread: mean sd.
+    """
+
+    cells: str
+    count: int
+    draws: int
+    rmse: float
+    mae: float
+    psnr: float
+    crps: float
+    energy_score: float
+    level: float
+    coverage: float
+    coverage_due: float
+    spread: float
+
+
+def evaluate(
+    draws: Draws | Any, truth: Any, observed: Any = None, cells: str = "missing", level: float = 0.9, unit: Any = None,
+    peak: float = 1.0,
+) -> Scores:  # fmt: skip
+    """Score draws of the clean data against the truth.
+
+    draws: Draws or (draws, samples, *event); truth: (samples, *event); observed: which entries were seen
+    (True = seen), or the observations themselves with NaN for unseen; cells: "missing", "observed" or
+    "all"; unit: errors are measured in it (a number, or one a column).
+    """
+    if cells not in ("missing", "observed", "all"):
+        raise InvalidData(f"cells must be 'missing', 'observed' or 'all', got {cells!r}.")
+    values = torch.as_tensor(np.asarray(draws.values if isinstance(draws, Draws) else draws)).double()
+    target = as_observations(open_container(truth)[0]).values.double()
+    if values.shape[1:] != target.shape:
+        raise InvalidData(f"Draws of {tuple(values.shape[1:])} and a truth of {tuple(target.shape)} do not match.")
+    chosen = torch.ones_like(target, dtype=torch.bool) if cells == "all" else _seen(observed, target) ^ (cells == "missing")
+    scale = torch.as_tensor(np.asarray(1.0 if unit is None else unit)).double()
+    values, target, chosen = ((t / scale if t.dtype.is_floating_point else t) for t in (values, target, chosen))
+    return _scores(values.flatten(2), target.flatten(1), chosen.flatten(1), cells, level, peak)
+
+
+def _scores(values: Tensor, target: Tensor, chosen: Tensor, cells: str, level: float, peak: float) -> Scores:
+    if not chosen.any():
+        raise InvalidData(f"There are no {cells} cells to score.")
+    m = len(values)
+    error = (values.mean(0) - target)[chosen]
+    rows = chosen.any(1)
+    return Scores(
+        cells=cells,
+        count=int(chosen.sum()),
+        draws=m,
+        rmse=float(error.square().mean().sqrt()),
+        mae=float(error.abs().mean()),
+        psnr=float(20 * torch.log10(peak / error.square().mean().sqrt())),
+        crps=float(crps(values[:, chosen], target[chosen]).mean()),
+        energy_score=float(energy_score(values[:, rows], target[rows], chosen[rows]).mean()),
+        level=level,
+        coverage=float(covered(values[:, chosen], target[chosen], level).double().mean()),
+        coverage_due=coverage_due(level, m),
+        spread=float(values.std(0)[chosen].mean()) if m > 1 else 0.0,
+    )
+
+
+def _seen(observed: Any, target: Tensor) -> Tensor:
+    if observed is None:
+        raise InvalidData("Say which entries were observed: a mask (True = seen), or the observations with NaN.")
+    array = np.asarray(open_container(observed)[0])
+    seen = torch.as_tensor(array) if array.dtype == bool else as_observations(array).observed
+    return seen.expand(target.shape)
+
+
+class ReconstructionELBO(Objective):
+    """log q(x|y) >= E_q'(z|x,y) log q(x|z,y) - KL(q'(z|x,y) || q(z|y)): the paper's ELBO of the truth.
+
+    The samples it is given hold the clean truth beside y: values (samples, 2, entries), truth first.
+    """
+
+    def __init__(self, inference: Conditional):
+        super().__init__()
+        self.inference = inference
+
+    def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
+        """A bound on log q(x|y) at the truth x."""
+        x, y = obs.values[:, 0], obs[:, 1]
+        q_new, q = self.inference(x, y.values, y.observed.to(x.dtype)), posterior.latent(y)
+        z = reparametrise(q_new, normals(*q_new.base_dist.loc.shape))
+        E, K = posterior.clean(z, y).log_prob(x), kl_divergence(q_new, q)
+        return Bound(E - K, {"E": E, "K": K})
+
+
+@dataclass(frozen=True)
+class TruthELBO:
+    """ELBO of the truth with what it hangs on: the smallest variance the decoder may give."""
+
+    elbo: float
+    standard_error: float
+    variance_floor: float
+
+
+def reconstruction_elbo(
+    posterior: PosteriorLVM,
+    obs: Observations,
+    clean: Tensor,
+    architecture: Architecture,
+    config: TrainingConfig,
+    scored: slice | None = None,
+    seed: int = 0,
+) -> TruthELBO:
+    """The paper's ELBO of the clean truth: a fresh q'(z|x,y) trained on it, the posterior fixed.
+
+    obs and clean are in model space and on one device; q' is trained on all rows, `scored` (all by
+    default) are averaged. Plain q(x|y), before any resampling.
+    """
+    features = obs.event_shape.numel()
+    with scoped_seed(seed):
+        objective = ReconstructionELBO(architecture.encoder(3 * features)).to(clean.device)
+    paired = Observations(torch.stack([clean, obs.values], 1), torch.stack([torch.ones_like(obs.observed), obs.observed], 1))
+    wanted = [p.requires_grad for p in posterior.parameters()]
+    posterior.requires_grad_(False)
+    train(posterior, objective, paired, config, seed)
+    for parameter, grad in zip(posterior.parameters(), wanted, strict=True):
+        parameter.requires_grad_(grad)
+    rows = paired[scored or slice(None)]
+    normals = generator_normals(torch.Generator(clean.device).manual_seed(seed))
+    with torch.no_grad():
+        values = torch.stack([objective(posterior, rows, normals).value for _ in range(10)]).mean(0)
+    floor = float(np.exp(-architecture.width / 2))
+    return TruthELBO(float(values.mean()), float(values.std() / len(values) ** 0.5), floor)

@@ -1,0 +1,129 @@
+"""Tables and arrays on disk: CSV, Parquet, Feather, .npy, .npz, told apart by their ending."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unfade.errors import InvalidFile
+from unfade.storage import whole_or_nothing
+from unfade.tables import check_names
+
+
+def read_table(path: str | os.PathLike[str]) -> Any:
+    """A pyarrow table (CSV, Parquet, Feather) or a NumPy array (.npy, .npz)."""
+    path = Path(path)
+    read, _ = _format(path)
+    if not path.is_file():
+        raise InvalidFile(f"Expected a file at {path}, found none. Check the path.")
+    if path.stat().st_size == 0:
+        raise InvalidFile(f"{path} is empty. Expected a table with a header and at least one row.")
+    try:
+        table = read(path)
+    except (OSError, ValueError, KeyError, EOFError, ImportError) as error:
+        raise InvalidFile(f"Cannot read {path}: {error}. Expected a valid {path.suffix} file.") from None
+    if not isinstance(table, np.ndarray):
+        check_names(table.column_names)
+    if len(table) == 0:
+        raise InvalidFile(f"{path} has a header but no rows. Expected at least one row of data.")
+    return table
+
+
+def write_table(table: Any, path: str | os.PathLike[str]) -> None:
+    """Write a pyarrow table or an array, whole or not at all."""
+    path = Path(path)
+    _, write = _format(path)
+    with whole_or_nothing(path) as draft:
+        write(table, draft)
+
+
+def check_output(path: str | os.PathLike[str]) -> None:
+    """Refuse an output that could not be written, before any work is done."""
+    _format(Path(path))
+    with whole_or_nothing(Path(path).with_name(f".{Path(path).name}.try")) as draft:
+        draft.touch()
+    Path(path).with_name(f".{Path(path).name}.try").unlink()
+
+
+def _format(path: Path) -> tuple[Callable[[Path], Any], Callable[[Any, Path], None]]:
+    formats = {
+        ".csv": (_read_csv, _write_csv),
+        ".parquet": (_read_parquet, _write_parquet),
+        ".feather": (_read_feather, _write_feather),
+        ".npy": (_read_array, _write_npy),
+        ".npz": (_read_array, _write_npz),
+    }
+    if path.suffix.lower() not in formats:
+        raise InvalidFile(f"{path}: expected a name that ends in {', '.join(formats)}, got {path.suffix or 'no ending'!r}.")
+    return formats[path.suffix.lower()]
+
+
+def _read_csv(path: Path) -> Any:
+    from pyarrow import csv
+
+    nulls = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A"]
+    return csv.read_csv(path, convert_options=csv.ConvertOptions(null_values=nulls, strings_can_be_null=True))
+
+
+def _write_csv(table: Any, path: Path) -> None:
+    from pyarrow import csv
+
+    csv.write_csv(_as_arrow(table), path, csv.WriteOptions(quoting_style="needed"))
+
+
+def _read_parquet(path: Path) -> Any:
+    from pyarrow import parquet
+
+    return parquet.read_table(path)
+
+
+def _write_parquet(table: Any, path: Path) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(_as_arrow(table), path)
+
+
+def _read_feather(path: Path) -> Any:
+    from pyarrow import feather
+
+    return feather.read_table(path)
+
+
+def _write_feather(table: Any, path: Path) -> None:
+    from pyarrow import feather
+
+    feather.write_feather(_as_arrow(table), str(path))
+
+
+def _read_array(path: Path) -> np.ndarray:
+    loaded = np.load(path, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        return loaded
+    with loaded:
+        if len(loaded.files) != 1:
+            raise ValueError(f"it holds {len(loaded.files)} arrays ({', '.join(loaded.files)}), one is expected")
+        return loaded[loaded.files[0]]
+
+
+def _write_npy(table: Any, path: Path) -> None:
+    np.save(path, _as_array(table), allow_pickle=False)
+
+
+def _write_npz(table: Any, path: Path) -> None:
+    np.savez_compressed(path, data=_as_array(table))
+
+
+def _as_arrow(table: Any) -> Any:
+    """An array as a table with columns 0, 1, ...; missing entries as nulls."""
+    import pyarrow as pa
+
+    if isinstance(table, np.ndarray):
+        table = pa.table({str(i): column for i, column in enumerate(table.T)})
+    columns = [pa.array(np.asarray(column), from_pandas=True) for column in table.columns]
+    return pa.table(columns, names=table.column_names)
+
+
+def _as_array(table: Any) -> np.ndarray:
+    return table if isinstance(table, np.ndarray) else np.stack([np.asarray(column) for column in table.columns], 1)

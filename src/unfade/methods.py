@@ -1,0 +1,242 @@
+"""The methods by name: each a short list of stages, an objective given to the same `train()`."""
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
+
+from unfade.conditionals import Gaussian
+from unfade.corruption import Corruption
+from unfade.errors import InvalidData
+from unfade.models import PosteriorLVM, PriorLVM
+from unfade.networks import MLP
+from unfade.objectives import MIWAE, MVAE, TAE, ForwardKL, Objective, PaperTAE
+from unfade.observations import Observations
+from unfade.training import History, OnStep, TrainingConfig, choose_steps, scoped_seed, train
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Sizes and form of the fully connected networks.
+
+    width: log-variances stay within (-width/2, width/2). skip: a linear path beside each network.
+    shared_variance: the decoder has one variance a column. decoder_sees: q(x|z,y) rather than q(x|z).
+    """
+
+    latent: int = 20
+    hidden: tuple[int, ...] = (400, 400)
+    decoder_hidden: tuple[int, ...] | None = None  # as `hidden` where None
+    prior_latent: int = 5
+    prior_hidden: tuple[int, ...] = (50, 50)
+    activation: str = "leaky_relu"
+    skip: bool = False
+    width: float = 20.0
+    shared_variance: bool = False
+    decoder_sees: bool = False
+
+    def encoder(self, inputs: int) -> Gaussian:
+        """A density over z given `inputs` numbers."""
+        return self._gaussian(inputs, self.hidden, self.latent)
+
+    def decoder(self, features: int) -> Gaussian:
+        """A density over x given z, and y and alpha where `decoder_sees`."""
+        inputs = self.latent + (2 * features if self.decoder_sees else 0)
+        hidden = self.hidden if self.decoder_hidden is None else self.decoder_hidden
+        outputs = features if self.shared_variance else 2 * features
+        network = MLP(inputs, hidden, outputs, self.activation, self.skip)
+        return Gaussian(network, features, self.width, self.shared_variance)
+
+    def prior(self, features: int) -> PriorLVM:
+        """The paper's shallow prior: q(z_p|x) and p(x|z_p)."""
+        return PriorLVM(
+            self._gaussian(features, self.prior_hidden, self.prior_latent),
+            self._gaussian(self.prior_latent, self.prior_hidden, features),
+        )
+
+    def unknowns(self, features: int) -> Gaussian:
+        """q(log beta|z,y,alpha): one noise level a sample."""
+        return self._gaussian(self.latent + 2 * features, self.hidden, 1)
+
+    def _gaussian(self, inputs: int, hidden: tuple[int, ...], features: int) -> Gaussian:
+        return Gaussian(MLP(inputs, hidden, 2 * features, self.activation, self.skip), features, self.width)
+
+
+PAPER = Architecture()  # supplement C: 400, 400 units and 20 latents; prior 50, 50 and 5
+
+
+def architecture_for(features: int) -> Architecture:
+    """Sizes from the data: small nets for tables, the paper's width for images and wide tables."""
+    if features > 100:
+        return Architecture(latent=32, skip=True)
+    return Architecture(latent=min(16, 2 * features), hidden=(128, 128), skip=True)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What every recipe is given."""
+
+    obs: Observations
+    corruption: Corruption
+    architecture: Architecture
+    training: TrainingConfig
+    seed: int
+    refine: int = 0
+    fixed_steps: bool = False
+    deadline: float | None = None  # by time.monotonic()
+    on_step: OnStep | None = None
+
+    @property
+    def features(self) -> int:
+        """Number of entries of a sample."""
+        return self.obs.event_shape.numel()
+
+    def posterior(self, conditioned: bool, infer_noise: bool = False) -> PosteriorLVM:
+        """A fresh posterior on the data's device."""
+        posterior = build_posterior(self.architecture, self.features, self.corruption, conditioned, infer_noise, self.seed)
+        return posterior.to(self.obs.values.device)
+
+    def run(
+        self, posterior: PosteriorLVM, objective: Objective, share: float = 1.0, stage: int = 0, time_share: float = 1.0
+    ) -> History:
+        """One stage: train in place, for a share of the steps and of the time that is left."""
+        objective.to(self.obs.values.device)
+        config = self._config(time_share, steps=max(1, int(self.training.steps * share)))
+        return train(posterior, objective, self.obs, config, self.seed + stage, self.on_step)
+
+    def with_chosen_steps(self, posterior: PosteriorLVM, objective: Objective) -> "Task":
+        """The same task with the number of steps that predicts held-out observed cells best, unless it is fixed."""
+        if self.fixed_steps:
+            return self
+        objective.to(self.obs.values.device)
+        config = self._config(time_share=0.4, steps=self.training.steps)
+        steps = choose_steps(posterior, objective, self.obs, config, self.seed, self.refine, self.on_step)
+        return replace(self, training=replace(self.training, steps=steps))
+
+    def _config(self, time_share: float, steps: int) -> TrainingConfig:
+        seconds = None if self.deadline is None else max(1e-3, time_share * (self.deadline - time.monotonic()))
+        return replace(self.training, steps=steps, max_seconds=seconds)
+
+
+def build_posterior(
+    architecture: Architecture, features: int, corruption: Corruption, conditioned: bool, infer_noise: bool, seed: int = 0
+) -> PosteriorLVM:
+    """A posterior with fresh weights from `seed`."""
+    with scoped_seed(seed):
+        return PosteriorLVM(
+            architecture.encoder(2 * features),
+            architecture.decoder(features),
+            corruption,
+            conditioned,
+            architecture.decoder_sees,
+            architecture.unknowns(features) if infer_noise else None,
+        )
+
+
+def _fit_mvae(task: Task, conditioned: bool = False) -> tuple[PosteriorLVM, list[History]]:
+    posterior, objective = task.posterior(conditioned), MVAE()
+    return posterior, [task.with_chosen_steps(posterior, objective).run(posterior, objective)]
+
+
+def _fit_miwae(task: Task, weights: int = 20, conditioned: bool = True) -> tuple[PosteriorLVM, list[History]]:
+    posterior, objective = task.posterior(conditioned), MIWAE(weights)
+    return posterior, [task.with_chosen_steps(posterior, objective).run(posterior, objective)]
+
+
+def _fit_paper_tae(
+    task: Task,
+    lam: float = 2.0,
+    C: float = 10.0,
+    penalty: str = "sample",
+    gamma_floor: float = 0.01,
+    gamma_start: float = 0.1,
+    gamma_end: float = 0.2,
+    infer_noise: bool = False,
+) -> tuple[PosteriorLVM, list[History]]:
+    """The paper's model; the defaults are those of supplement C (gamma rises between 50,000 and 100,000 of 500,000)."""
+    if penalty not in ("sample", "expectation"):
+        raise InvalidData(f"penalty must be 'sample' or 'expectation', got {penalty!r}.")
+    architecture, features = task.architecture, task.features
+    sees = architecture.decoder_sees
+    with scoped_seed(task.seed + 1):
+        inverter = architecture.encoder(3 * features if sees else features)
+        objective = PaperTAE(architecture.prior(features), inverter, sees, lam, C, penalty)
+    posterior = task.posterior(False, infer_noise)
+    task = replace(task, training=replace(task.training, warmup=(gamma_start, gamma_end, gamma_floor)))
+    return posterior, [task.with_chosen_steps(posterior, objective).run(posterior, objective)]
+
+
+def _fit_tae(
+    task: Task, weights: int = 8, posterior: str = "forward", posterior_weights: int = 20, posterior_share: float = 0.4
+) -> tuple[PosteriorLVM, list[History]]:
+    """Prior and noise by the importance-weighted bound; then a posterior of its own, by one of POSTERIOR_STAGES."""
+    if posterior not in POSTERIOR_STAGES:
+        raise InvalidData(f"posterior must be one of {sorted(POSTERIOR_STAGES)}, got {posterior!r}.")
+    model, objective = task.posterior(True), MIWAE(weights)
+    task = task.with_chosen_steps(model, objective)
+    first = task.run(model, objective, time_share=0.7)
+    _freeze(model.corruption)
+    fitted, rest = POSTERIOR_STAGES[posterior](task, model, posterior_weights, posterior_share)
+    return fitted, [first, *rest]
+
+
+def _forward_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> tuple[PosteriorLVM, list[History]]:
+    """The encoder follows the model's own posterior by the forward KL; the model stays."""
+    _freeze(model.decoder)
+    return model, [task.run(model, ForwardKL(weights), share, stage=1)]
+
+
+def _bound_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> tuple[PosteriorLVM, list[History]]:
+    """The exact TAE bound, started from the model: prior and posterior part ways from there.
+
+    r and q(z_p|x) start fresh and are trained alone at first, else the loose bound would spoil the start.
+    """
+    with scoped_seed(task.seed + 1):
+        prior = PriorLVM(task.architecture.encoder(task.features), copy.deepcopy(model.decoder))
+        objective = TAE(prior, task.architecture.encoder(3 * task.features), weights)
+    posterior = copy.deepcopy(model)
+    posterior.model = model
+    _freeze(posterior)
+    _freeze(prior.decoder)
+    alone = task.run(posterior, objective, share / 4, stage=1, time_share=0.2)
+    for part in (posterior.encoder, posterior.decoder, prior.decoder):
+        part.requires_grad_(True)
+    return posterior, [alone, task.run(posterior, objective, share, stage=2)]
+
+
+POSTERIOR_STAGES = {"forward": _forward_stage, "bound": _bound_stage}
+
+
+def _freeze(module: nn.Module) -> None:
+    module.requires_grad_(False)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A recipe, what it draws with by default, and the sizes it wants (None: chosen from the data)."""
+
+    fit: Callable[..., tuple[PosteriorLVM, list[History]]]
+    refine: int
+    architecture: Architecture | None = None
+
+
+METHODS = {
+    "tae": Method(_fit_tae, refine=200),
+    "tae-paper": Method(_fit_paper_tae, refine=0, architecture=PAPER),
+    "mvae": Method(_fit_mvae, refine=0),
+    "miwae": Method(_fit_miwae, refine=200),
+}
+
+
+def fit_method(name: str, task: Task, settings: dict[str, Any]) -> tuple[PosteriorLVM, list[History]]:
+    """Fit a method by its name with its own settings."""
+    try:
+        posterior, histories = METHODS[name].fit(task, **settings)
+    except TypeError as error:
+        if "unexpected keyword" not in str(error):
+            raise
+        raise InvalidData(f"method {name!r} does not know a setting you gave: {error}.") from None
+    return posterior.requires_grad_(False).eval(), histories
+

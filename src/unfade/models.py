@@ -1,0 +1,125 @@
+"""The two latent-variable models: the posterior q(x|y) and the prior p(x)."""
+
+from dataclasses import dataclass
+from math import log
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Independent, kl_divergence
+
+from unfade.conditionals import Conditional, reparametrise, standard_normal
+from unfade.corruption import Corruption
+from unfade.observations import Observations
+from unfade.randomness import Normals
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Weighted candidates of z for each sample: z (candidates, samples, latent), weights (candidates, samples)."""
+
+    z: Tensor
+    weights: Tensor
+
+    def pick(self, normals: Tensor) -> Tensor:
+        """One candidate for each entry of `normals` (draws, samples), by its weight: (draws, samples, latent)."""
+        uniform = 0.5 * torch.erfc(-normals / 2**0.5)
+        steps = self.weights.cumsum(0).T.contiguous()
+        index = torch.searchsorted(steps, (uniform * steps[:, -1]).T.contiguous()).T.clamp(max=len(self.z) - 1)
+        return self.z.gather(0, index[..., None].expand(*index.shape, self.z.shape[-1]))
+
+
+class PosteriorLVM(nn.Module):
+    """q(x|y) = integral of q(z|y,alpha) q(x|z,y,alpha) over z.
+
+    encoder: q(z|y,alpha), given values and observed; decoder: given z, and also values and observed where
+    `decoder_sees`. With `conditioned` the decoder's density is conditioned on y in closed form. `unknowns`,
+    where given, is q(log beta|z,y,alpha). The latent prior, where an objective has one, is N(0, I).
+
+    Draws are plain (z from q(z|y)) or refined: z picked by importance weight from a `pool` of candidates.
+    """
+
+    def __init__(
+        self,
+        encoder: Conditional,
+        decoder: Conditional,
+        corruption: Corruption,
+        conditioned: bool = True,
+        decoder_sees: bool = False,
+        unknowns: Conditional | None = None,
+    ):
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.corruption = corruption
+        self.conditioned = conditioned
+        self.decoder_sees = decoder_sees
+        self.unknowns = unknowns
+        self.model: PosteriorLVM | None = None  # what resampling draws with; None: this one
+
+    def latent(self, obs: Observations) -> Independent:
+        """q(z|y,alpha)."""
+        return self.encoder(obs.values, obs.observed.to(obs.values.dtype))
+
+    def decode(self, z: Tensor, obs: Observations) -> Independent:
+        """The decoder's own density: p(x|z) of MVAE and MIWAE, before y has its say."""
+        if self.decoder_sees:
+            return self.decoder(z, obs.values, obs.observed.to(z.dtype))
+        return self.decoder(z)
+
+    def clean(self, z: Tensor, obs: Observations) -> Independent:
+        """q(x|z,y,alpha). z: (..., samples, latent)."""
+        density = self.decode(z, obs)
+        return self.corruption.condition(obs, density) if self.conditioned else self.corruption.pin(obs, density)
+
+    def log_weight(self, z: Tensor, obs: Observations, q: Independent) -> Tensor:
+        """log p(y|z) p(z) / q(z|y), of shape (..., samples)."""
+        likelihood = self.corruption.marginal_log_prob(obs, self.decode(z, obs))
+        return likelihood + standard_normal(z).log_prob(z) - q.log_prob(z)
+
+    def pool(self, obs: Observations, candidates: int, normals: Normals) -> Pool:
+        """Candidates from q(z|y) with their importance weights under the decoder as a model of p(x)."""
+        q = self.latent(obs)
+        z = reparametrise(q, normals(candidates, *q.base_dist.loc.shape))
+        return Pool(z, self.log_weight(z, obs, q).softmax(0))
+
+    def draw(self, obs: Observations, draws: int, normals: Normals, pool: Pool | None = None) -> Tensor:
+        """Draws of x, (draws, samples, *event): from q(x|y), or with z picked from a pool."""
+        if pool is None:
+            q = self.latent(obs)
+            z = reparametrise(q, normals(draws, *q.base_dist.loc.shape))
+        else:
+            z = pool.pick(normals(draws, len(obs)))
+        density = self.clean(z, obs)
+        return reparametrise(density, normals(*density.base_dist.loc.shape))
+
+    def mean(self, obs: Observations, draws: int, normals: Normals, pool: Pool | None = None) -> Tensor:
+        """Posterior mean of x, (samples, *event): E[x|z,y] averaged over `draws` of z, or over a pool by weight."""
+        if pool is None:
+            q = self.latent(obs)
+            z = reparametrise(q, normals(draws, *q.base_dist.loc.shape))
+            pool = Pool(z, torch.full(z.shape[:2], 1 / draws, device=z.device))
+        centres = self.clean(pool.z, obs).base_dist.loc
+        weights = pool.weights.reshape(*pool.weights.shape, *[1] * len(obs.event_shape))
+        return (weights * centres).sum(0)
+
+
+class PriorLVM(nn.Module):
+    """p(x) = integral of p(z_p) p(x|z_p) over z_p, p(z_p) = N(0, I), with its encoder q(z_p|x)."""
+
+    def __init__(self, encoder: Conditional, decoder: Conditional):
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+
+    def elbo(self, x: Tensor, normals: Normals) -> tuple[Tensor, Tensor]:
+        """P = log p(x|z_p) at one draw of z_p, and K = KL(q(z_p|x) || p(z_p)); log p(x) >= E[P - K]."""
+        q = self.encoder(x)
+        z = reparametrise(q, normals(*q.base_dist.loc.shape))
+        return self.decoder(z).log_prob(x), kl_divergence(q, standard_normal(z))
+
+    def log_prob(self, x: Tensor, weights: int, normals: Normals) -> Tensor:
+        """Importance-weighted bound on log p(x), tight as `weights` grows."""
+        q = self.encoder(x)
+        z = reparametrise(q, normals(weights, *q.base_dist.loc.shape))
+        log_w = self.decoder(z).log_prob(x) + standard_normal(z).log_prob(z) - q.log_prob(z)
+        return log_w.logsumexp(0) - log(weights)

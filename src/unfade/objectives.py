@@ -1,0 +1,163 @@
+"""The objectives, side by side: MVAE, MIWAE, the paper's TAE and the TAE by its exact bound.
+
+Letters are the paper's: x clean, y observations, z the posterior's latent, z_p the prior's. `normals`
+gives the random numbers. Every value is per sample and is maximised.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import log
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import kl_divergence
+
+from unfade.conditionals import Conditional, reparametrise, standard_normal
+from unfade.models import PosteriorLVM, PriorLVM
+from unfade.observations import Observations
+from unfade.randomness import Normals
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An objective's value for each sample, and the named terms it is made of; all (samples,)."""
+
+    value: Tensor
+    terms: dict[str, Tensor]
+
+
+class Objective(nn.Module, ABC):
+    """What training maximises. Owns the networks that only it needs."""
+
+    @abstractmethod
+    def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
+        """The value at one set of random numbers; `warmup` is the paper's gamma."""
+
+
+class MVAE(Objective):
+    """E_q(z|y) log p(y|z) - KL(q(z|y) || p(z)), with p(y|z) in closed form (equation 2)."""
+
+    def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
+        """A bound on log p(y)."""
+        q = posterior.latent(obs)
+        z = reparametrise(q, normals(*q.base_dist.loc.shape))
+        E = posterior.corruption.marginal_log_prob(obs, posterior.decode(z, obs))
+        K = kl_divergence(q, standard_normal(z))
+        return Bound(E - K, {"E": E, "K": K})
+
+
+class MIWAE(Objective):
+    """E log 1/k sum_j p(y|z_j) p(z_j) / q(z_j|y), z_j from q(z|y): MVAE's bound with k weights."""
+
+    def __init__(self, weights: int = 20):
+        super().__init__()
+        self.weights = weights
+
+    def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
+        """A bound on log p(y), tight as the number of weights grows."""
+        q = posterior.latent(obs)
+        z = reparametrise(q, normals(self.weights, *q.base_dist.loc.shape))
+        log_w = posterior.log_weight(z, obs, q)
+        bound = log_w.logsumexp(0) - log(self.weights)
+        ess = 1 / log_w.detach().softmax(0).square().sum(0)
+        return Bound(bound, {"effective weights": ess})
+
+
+class PaperTAE(Objective):
+    """E + gamma (P - K + Hx) + Hz - lambda |R - Q - C|, equation TAE_WU to the letter. Not a bound.
+
+    inverter: r(z|x), or r(z|x,y,alpha) where `inverter_sees`. penalty: "sample" takes |.| of each sample
+    (the pseudo-code), "expectation" of the batch mean (the equation).
+    """
+
+    def __init__(
+        self,
+        prior: PriorLVM,
+        inverter: Conditional,
+        inverter_sees: bool = False,
+        lam: float = 2.0,
+        C: float = 10.0,
+        penalty: str = "sample",
+    ):
+        super().__init__()
+        self.prior = prior
+        self.inverter = inverter
+        self.inverter_sees = inverter_sees
+        self.lam = lam
+        self.C = C
+        self.penalty = penalty
+
+    def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
+        """The paper's value; gamma = warmup."""
+        q_z = posterior.latent(obs)
+        z = reparametrise(q_z, normals(*q_z.base_dist.loc.shape))
+        q_x = posterior.clean(z, obs)
+        x = reparametrise(q_x, normals(*q_x.base_dist.loc.shape))
+        seen = (obs.values, obs.observed.to(x.dtype))
+        unknowns = None
+        if posterior.unknowns is not None:  # beta ~ q(beta|z,y,alpha), supplement B.2
+            q_beta = posterior.unknowns(z, *seen)
+            unknowns = reparametrise(q_beta, normals(*q_beta.base_dist.loc.shape)).exp()
+
+        E = posterior.corruption.log_prob(obs, x, unknowns)
+        P, K = self.prior.elbo(x, normals)
+        Hz, Hx = q_z.entropy(), q_x.entropy()
+        R = self.inverter(x, *(seen if self.inverter_sees else ())).log_prob(z)
+        Q = q_z.log_prob(z)
+
+        localisation = R - Q if self.penalty == "sample" else (R - Q).mean().expand(len(obs))
+        value = E + warmup * (P - K + Hx) + Hz - self.lam * (localisation - self.C).abs()
+        return Bound(value, {"E": E, "P": P, "K": K, "Hz": Hz, "Hx": Hx, "R": R, "Q": Q})
+
+
+class TAE(Objective):
+    """E + log p(x) - log q(x|y), each of the last two by an importance-weighted bound: a true bound on log p(y).
+
+    log p(x)     >= E log 1/k sum_j p(x|z_pj) p(z_pj) / q(z_pj|x)
+    -log q(x|y)  >= -E log 1/(k+1) sum_j q(x|z_j,y) q(z_j|y) / r(z_j|x,y), z_0 the z that made x, the others from r.
+
+    It needs neither C nor lambda nor the reduced entropy: r = q(z|x,y) makes it tight at any k.
+    """
+
+    def __init__(self, prior: PriorLVM, inverter: Conditional, weights: int = 8):
+        super().__init__()
+        self.prior = prior
+        self.inverter = inverter
+        self.weights = weights
+
+    def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
+        """A bound on log p(y) at warmup = 1."""
+        q_z = posterior.latent(obs)
+        z = reparametrise(q_z, normals(*q_z.base_dist.loc.shape))
+        q_x = posterior.clean(z, obs)
+        x = reparametrise(q_x, normals(*q_x.base_dist.loc.shape))
+        r = self.inverter(x, obs.values, obs.observed.to(x.dtype))
+        others = reparametrise(r, normals(self.weights, *z.shape))
+        zs = torch.cat([z[None], others])
+
+        E = posterior.corruption.log_prob(obs, x)
+        P = self.prior.log_prob(x, self.weights, normals)
+        log_w = posterior.clean(zs, obs).log_prob(x) + q_z.log_prob(zs) - r.log_prob(zs)
+        H = log(self.weights + 1) - log_w.logsumexp(0)
+        return Bound(E + warmup * (P + H), {"E": E, "P": P, "H": H})
+
+
+class ForwardKL(Objective):
+    """sum_j w_j log q(z_j|y), w_j = p(y|z_j) p(z_j) / q(z_j|y) normalised, z_j from q(z|y).
+
+    Fits the encoder to the model's own p(z|y) from outside in, -KL(p(z|y) || q(z|y)) up to a constant: it
+    covers all modes, where the bounds above prefer one. The model p(x|z) is given and stays as it is.
+    """
+
+    def __init__(self, weights: int = 20):
+        super().__init__()
+        self.weights = weights
+
+    def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
+        """Not a bound on log p(y); its gradient reaches the encoder alone."""
+        q = posterior.latent(obs)
+        with torch.no_grad():
+            z = reparametrise(q, normals(self.weights, *q.base_dist.loc.shape))
+            w = posterior.log_weight(z, obs, q).softmax(0)
+        value = (w * q.log_prob(z)).sum(0)
+        return Bound(value, {"effective weights": 1 / w.square().sum(0)})

@@ -1,0 +1,232 @@
+"""Observations: what was measured, and which entries. The one door for arrays, and the scaling behind it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unfade.errors import InvalidData, InvalidType
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Corrupted data y and which entries of it were seen.
+
+    values: (samples, *event), 0 where unseen, never NaN; observed: bool, same shape, True = seen.
+
+    >>> as_observations([[1.0, float("nan")]])
+    Observations(values=tensor([[1., 0.]], dtype=torch.float64), observed=tensor([[ True, False]]))
+    """
+
+    values: Tensor
+    observed: Tensor
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Any) -> "Observations":
+        return Observations(self.values[index], self.observed[index])
+
+    @property
+    def event_shape(self) -> torch.Size:
+        """Shape of one sample."""
+        return self.values.shape[1:]
+
+    def to(self, *target: Any) -> "Observations":
+        """The same on another device; `values` in another dtype."""
+        values = self.values.to(*target)
+        return Observations(values, self.observed.to(values.device))
+
+    def only(self, seen: Tensor) -> "Observations":
+        """The same with only the entries of `seen` left observed."""
+        observed = self.observed & seen
+        return Observations(self.values * observed, observed)
+
+
+def as_observations(data: Any, names: Sequence[str] | None = None) -> Observations:
+    """Check an array, tensor or nested list at the door; NaN (or None) means missing.
+
+    data: (samples, *event). `names`, one a column, are used in messages only.
+    """
+    if isinstance(data, Observations):
+        return data
+    array = _numeric_array(data)
+    if array.ndim < 2:
+        raise InvalidData(
+            f"Expected 2D array, got {array.ndim}D array instead: a table needs samples by features. Reshape your "
+            "data either using array.reshape(-1, 1) (one column) or array.reshape(1, -1) (one sample)."
+        )
+    for axis, what in enumerate(("sample", "feature")):
+        if array.shape[axis] == 0:
+            raise InvalidData(
+                f"Found array with 0 {what}(s) (shape={array.shape}) while a minimum of 1 is required. "
+                "Give at least one row and one column."
+            )
+    if np.isinf(array).any():
+        where = np.argwhere(np.isinf(array))[0]
+        raise InvalidData(
+            f"Input contains infinity: {_column(where[1], names)}, row {where[0]}. "
+            "Expected finite numbers, with NaN for missing entries; replace inf by NaN or by a number."
+        )
+    observed = ~np.isnan(array)
+    values = torch.from_numpy(np.where(observed, array, 0.0))
+    return Observations(values, torch.from_numpy(observed))
+
+
+def _numeric_array(data: Any) -> np.ndarray:
+    """The data as a float array (float32 stays float32), or an InvalidData that says what was wrong."""
+    if hasattr(data, "toarray"):
+        raise InvalidType(
+            "Sparse data was passed for X, but dense data is required. Use '.toarray()' to convert to a dense "
+            "array; NaN marks missing entries."
+        )
+    if isinstance(data, Tensor):
+        data = data.detach().cpu().numpy()
+    try:
+        array = np.asarray(data)
+    except ValueError as error:
+        raise InvalidData(f"Expected rows of equal length, got a ragged list ({error}). Give a rectangular table.") from None
+    if np.iscomplexobj(array):
+        raise InvalidData("Complex data not supported: expected real numbers. Split them into two real columns.")
+    if array.dtype in (np.float32, np.float64):
+        return array
+    try:
+        return array.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        kind = InvalidType if isinstance(error, TypeError) else InvalidData
+        raise kind(
+            f"Expected numbers, got dtype {array.dtype} ({error}). Encode text as numbers, or leave those columns out."
+        ) from None
+
+
+def _column(index: int, names: Sequence[str] | None) -> str:
+    return f"column {names[index]!r}" if names is not None else f"column {index}"
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """An affine map of each entry to model space: (value - centre) / scale.
+
+    centre, scale: shape of one sample.
+
+    >>> y = as_observations([[1.0, 10.0], [3.0, float("nan")], [5.0, 30.0]])
+    >>> Scaling.fit(y, "interval").apply(y).values
+    tensor([[0.0000, 0.0000],
+            [0.5000, 0.0000],
+            [1.0000, 1.0000]])
+    """
+
+    centre: Tensor
+    scale: Tensor
+
+    @classmethod
+    def fit(cls, obs: Observations, kind: str | None) -> "Scaling":
+        """From observed entries only; `kind` is one of SCALINGS, or None for the identity."""
+        if kind is None:
+            return cls(torch.zeros(obs.event_shape).double(), torch.ones(obs.event_shape).double())
+        if kind not in SCALINGS:
+            raise InvalidData(f"scaling must be one of {sorted(SCALINGS)} or None, got {kind!r}.")
+        statistic, joint = SCALINGS[kind]
+        values, observed = obs.values.double(), obs.observed
+        if joint:
+            values, observed = values.reshape(-1, 1), observed.reshape(-1, 1)
+        centre, scale = statistic(values, observed)
+        scale = torch.where(scale > 0, scale, 1.0)
+        return cls(centre.expand(obs.event_shape).clone(), scale.expand(obs.event_shape).clone())
+
+    def apply(self, obs: Observations) -> Observations:
+        """To model space, in float32."""
+        values = (obs.values.double() - self.centre) / self.scale
+        return Observations(torch.where(obs.observed, values, 0.0).float(), obs.observed)
+
+    def undo(self, values: Tensor) -> Tensor:
+        """Clean values back to the user's units, in float64; any number of leading axes."""
+        return values.double() * self.scale + self.centre
+
+
+def _variance(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+    count = observed.sum(0).clamp(min=1)
+    centre = (values * observed).sum(0) / count
+    variance = ((values - centre).square() * observed).sum(0) / count
+    return centre, variance.sqrt()
+
+
+def _interval(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+    low = torch.where(observed, values, torch.inf).amin(0)
+    high = torch.where(observed, values, -torch.inf).amax(0)
+    seen = observed.any(0)
+    return torch.where(seen, low, 0.0), torch.where(seen, high - low, 0.0)
+
+
+SCALINGS = {
+    "variance": (_variance, False),  # each column to mean 0, sd 1
+    "interval": (_interval, False),  # each column to [0, 1]
+    "joint-variance": (_variance, True),  # one map for all entries, as images want it
+    "joint-interval": (_interval, True),
+}
+
+
+@dataclass(frozen=True)
+class ModelSpace:
+    """The way between the user's data and what a model sees: flat, scaled, without columns that say nothing.
+
+    event_shape: of one sample in the user's data; modelled: which entries the model sees, (entries,); the
+    others have `fill`: the only value ever seen there, or NaN where none was.
+
+    >>> space = ModelSpace.fit(as_observations([[1.0, 5.0], [3.0, 5.0]]), "variance")
+    >>> space.modelled.tolist(), space.fill.tolist()
+    ([True, False], [nan, 5.0])
+    """
+
+    event_shape: tuple[int, ...]
+    scaling: Scaling
+    modelled: Tensor
+    fill: Tensor
+    spread: float  # sd of a modelled entry in model space, on average
+
+    @classmethod
+    def fit(cls, obs: Observations, kind: str | None) -> "ModelSpace":
+        """From observed entries only; `kind` is one of SCALINGS, or None."""
+        flat = _flat(obs)
+        low, span = _interval(flat.values.double(), flat.observed)
+        fill = torch.where(flat.observed.any(0) & (span == 0), low, torch.nan)
+        scaling, modelled = Scaling.fit(flat, kind), span > 0
+        _, sd = _variance(scaling.apply(flat).values, flat.observed)
+        spread = float(sd[modelled].mean()) if modelled.any() else 1.0
+        return cls(tuple(obs.event_shape), scaling, modelled, fill, spread)
+
+    @property
+    def features(self) -> int:
+        """How many entries the model sees."""
+        return int(self.modelled.sum())
+
+    @property
+    def scale(self) -> Tensor:
+        """The unit of each modelled entry, in the user's units."""
+        return self.scaling.scale[self.modelled]
+
+    def enter(self, obs: Observations) -> Observations:
+        """(samples, features) in model space."""
+        return self.scaling.apply(_flat(obs))[:, self.modelled]
+
+    def leave(self, values: Tensor, obs: Observations, exact: Tensor) -> Tensor:
+        """Clean values (..., samples, features) in the user's units, (..., samples, *event).
+
+        `obs` are the observations they belong to: where they are exact (one flag a feature), or not
+        modelled, the observed values come back untouched.
+        """
+        scaling = Scaling(self.scaling.centre[self.modelled], self.scale)
+        full = self.fill.expand(*values.shape[:-1], len(self.fill)).clone()
+        full[..., self.modelled] = scaling.undo(values)
+        keep = ~self.modelled
+        keep[self.modelled] = exact
+        flat = _flat(obs)
+        full = torch.where(flat.observed & keep, flat.values.double(), full)
+        return full.reshape(*values.shape[:-1], *self.event_shape)
+
+
+def _flat(obs: Observations) -> Observations:
+    return Observations(obs.values.flatten(1), obs.observed.flatten(1))

@@ -1,0 +1,63 @@
+"""Random numbers as inputs: who draws says where the numbers come from, nothing touches a global seed.
+
+`Normals` is any function that returns standard normal numbers of the shape asked for. Training takes
+them from one generator; drawing takes them keyed by row, so that a row gets the same draws in any batch.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Normals = Callable[..., Tensor]
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer: the step of SplitMix64
+_MIX = ((30, -4658895280553007687), (27, -7723592293110705685))
+
+
+def generator_normals(generator: torch.Generator) -> Normals:
+    """Normals from one generator, on its device."""
+    return lambda *shape: torch.randn(shape, generator=generator, device=generator.device)
+
+
+def _shift(bits: Tensor, by: int) -> Tensor:
+    """Logical (not arithmetic) right shift of 64-bit integers."""
+    return (bits >> by) & ((1 << (64 - by)) - 1)
+
+
+def _mix(bits: Tensor) -> Tensor:
+    """The finaliser of SplitMix64: a bijection of 64-bit integers that looks random."""
+    for by, factor in _MIX:
+        bits = (bits ^ _shift(bits, by)) * factor
+    return bits ^ _shift(bits, 31)
+
+
+class KeyedNormals:
+    """Normals that depend on (seed, row, call, draw, position) alone: SplitMix64 streams and Box-Muller.
+
+    `rows`: one integer a row, shape (samples,). Each call takes a shape (draws, samples, *event) and
+    is a stream of its own; `first_draw` is the number of the first draw in it.
+
+    >>> rows = torch.tensor([7, 8, 9])
+    >>> whole, part = KeyedNormals(0, rows)(4, 3, 5), KeyedNormals(0, rows[1:], first_draw=2)(2, 2, 5)
+    >>> torch.equal(whole[2:, 1:], part)
+    True
+    """
+
+    def __init__(self, seed: int, rows: Tensor, first_draw: int = 0, stream: int = 0):
+        self.keys = _mix(_mix(rows.long() * _GOLDEN) + _mix(torch.tensor(seed, device=rows.device) + _GOLDEN))
+        self.first_draw = first_draw
+        self.stream = stream
+
+    def __call__(self, draws: int, samples: int, *event: int) -> Tensor:
+        """Standard normal numbers of shape (draws, samples, *event)."""
+        device, size = self.keys.device, torch.Size(event).numel()
+        draw = torch.arange(self.first_draw, self.first_draw + draws, device=device)
+        start = _mix(self.keys + _mix(draw[:, None] * 64 + self.stream))[..., None]
+        self.stream += 1
+        pairs = torch.arange(1, (size + 1) // 2 + 1, device=device)
+        bits = _mix(start + pairs * _GOLDEN)
+        uniform = [(_shift(bits, 32).float() + 0.5) / 2**32, ((bits & 0xFFFFFFFF).float() + 0.5) / 2**32]
+        radius, angle = (-2 * uniform[0].log()).sqrt(), 2 * torch.pi * uniform[1]
+        numbers = torch.cat([radius * angle.cos(), radius * angle.sin()], -1)[..., :size]
+        return numbers.reshape(draws, samples, *event)

@@ -1,0 +1,43 @@
+"""Scores of draws against a truth: one definition each. Draw axis first; `fair` ones do not reward few draws."""
+
+import torch
+from torch import Tensor
+
+
+def crps(draws: Tensor, truth: Tensor) -> Tensor:
+    """Fair continuous ranked probability score of each entry: mean |x_j - t| - sum_{j != k} |x_j - x_k| / (2 m (m - 1)).
+
+    draws (draws, *shape), truth (*shape); returns (*shape), lower is better.
+
+    >>> crps(torch.tensor([[0.0], [2.0]]), torch.tensor([1.0]))
+    tensor([0.])
+    """
+    m = len(draws)
+    error = (draws - truth).abs().mean(0)
+    if m == 1:
+        return error
+    order = torch.arange(m, dtype=draws.dtype, device=draws.device)
+    rank = (2 * order - m + 1).reshape(-1, *[1] * truth.ndim)
+    return error - (draws.sort(0).values * rank).sum(0) / (m * (m - 1))
+
+
+def energy_score(draws: Tensor, truth: Tensor, cells: Tensor) -> Tensor:
+    """Fair energy score of each row over its chosen cells: CRPS with Euclidean norms.
+
+    draws (draws, samples, features), truth and cells (samples, features); returns (samples,).
+    """
+    m = len(draws)
+    chosen = (draws * cells).transpose(0, 1)
+    error = (chosen - (truth * cells)[:, None]).norm(dim=-1).mean(1)
+    return error - torch.cdist(chosen, chosen).sum((1, 2)) / (2 * m * (m - 1)) if m > 1 else error
+
+
+def covered(draws: Tensor, truth: Tensor, level: float) -> Tensor:
+    """Whether each truth lies inside the central interval of its draws (linear-interpolated quantiles)."""
+    ends = torch.quantile(draws, torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=draws.dtype), 0)
+    return (truth >= ends[0]) & (truth <= ends[1])
+
+
+def coverage_due(level: float, draws: int) -> float:
+    """The coverage that draws of the exact posterior give: level (m - 1) / (m + 1)."""
+    return level * (draws - 1) / (draws + 1)

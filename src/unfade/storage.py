@@ -1,0 +1,75 @@
+"""Models on disk: one safetensors file whose header holds JSON. Loading executes nothing."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from unfade.errors import InvalidFile
+
+FORMAT = 1
+
+
+@contextmanager
+def whole_or_nothing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its name once everything was written, and not before."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InvalidFile(f"Cannot write {target}: the folder {target.parent} does not exist. Create it first.")
+    if target.is_dir():
+        raise InvalidFile(f"Cannot write {target}: it is a folder. Give a file name.")
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix)
+        os.close(handle)
+    except OSError as error:
+        raise InvalidFile(f"Cannot write in {target.parent}: {error.strerror}. Choose a folder you may write to.") from None
+    try:
+        yield Path(name)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, target)
+    except OSError as error:
+        raise InvalidFile(f"Cannot write {target}: {error.strerror or error}. Nothing was left under that name.") from None
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def save(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+    """Write tensors and what describes them as one file, whole or not at all."""
+    from safetensors.torch import save_file
+
+    header = {"format": "pt", "unfade": json.dumps({"format": FORMAT, **meta})}
+    with whole_or_nothing(path) as draft:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft, header)
+
+
+def load(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a file that `save` wrote; anything else gives an InvalidFile."""
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).is_file():
+        raise InvalidFile(f"Expected a model file at {path}, found none. Check the path, or save a model first.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = (file.metadata() or {}).get("unfade")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, OSError, ValueError, MemoryError) as error:
+        raise InvalidFile(f"{path} is not a model that unfade saved, or it is damaged ({error}). Save it again.") from None
+    try:
+        meta = json.loads(header)
+        version = int(meta["format"])
+    except (TypeError, ValueError, KeyError):
+        raise InvalidFile(f"{path} is a safetensors file, but not a model that unfade saved. Give a file from `save`.") from None
+    if version > FORMAT:
+        raise InvalidFile(f"{path} has format {version}, this version reads up to {FORMAT}. Upgrade unfade to load it.")
+    return tensors, meta

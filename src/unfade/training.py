@@ -1,0 +1,225 @@
+"""The one loop: Adam on an objective, seeds scoped, time left told, nothing non-finite let through."""
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+
+from unfade.errors import TrainingFailed
+from unfade.models import PosteriorLVM
+from unfade.objectives import Objective
+from unfade.observations import Observations
+from unfade.randomness import generator_normals
+from unfade.scores import crps
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How to train; shares are of the run's length.
+
+    The rate stays constant, then falls linearly to zero over the last `decay` of the run. gamma, the
+    paper's warm-up, goes from `warmup[2]` to 1 between the shares `warmup[0]` and `warmup[1]`.
+    """
+
+    steps: int = 5000
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    clip_norm: float = 20.0
+    decay: float = 0.5
+    warmup: tuple[float, float, float] = (0.0, 0.0, 1.0)
+    max_seconds: float | None = None
+    check_every: int = 50
+
+    def rate_at(self, progress: float) -> float:
+        """Learning rate at a share of the run."""
+        return self.learning_rate * min(1.0, (1 - progress) / self.decay if self.decay else 1.0)
+
+    def warmup_at(self, progress: float) -> float:
+        """gamma at a share of the run."""
+        start, end, floor = self.warmup
+        ramp = (progress - start) / (end - start) if end > start else 1.0
+        return floor + (1 - floor) * min(1.0, max(0.0, ramp))
+
+
+@dataclass
+class History:
+    """What happened: means of the value and of its terms over each stretch of `check_every` steps."""
+
+    steps: list[int] = field(default_factory=list)
+    terms: dict[str, list[float]] = field(default_factory=dict)
+    seconds: float = 0.0
+    ended: str = "ran all steps"
+
+    def add(self, step: int, means: dict[str, float]) -> None:
+        """Append one stretch."""
+        self.steps.append(step)
+        for name, mean in means.items():
+            self.terms.setdefault(name, []).append(mean)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after each stretch."""
+
+    step: int
+    steps: int
+    value: float
+    seconds_left: float
+
+
+OnStep = Callable[[Progress], bool | None]  # True ends the run
+
+
+@contextmanager
+def scoped_seed(seed: int) -> Iterator[None]:
+    """Seed the initial weights of networks built inside; the caller's random state is as before afterwards."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def batches(samples: int, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Endless batches of row numbers: each pass over the rows in a new order, a short last batch left out."""
+    size = min(size, samples)
+    while True:
+        order = torch.randperm(samples, generator=generator, device=generator.device)
+        yield from order[: samples - samples % size].split(size)
+
+
+def train(
+    posterior: PosteriorLVM,
+    objective: Objective,
+    obs: Observations,
+    config: TrainingConfig,
+    seed: int = 0,
+    on_step: OnStep | None = None,
+) -> History:
+    """Maximise the objective in place. Parameters that do not require gradients stay as they are.
+
+    Ctrl-C ends training and keeps what is there. A value that is not finite takes the last good state back
+    and goes on at half the rate; after five such falls TrainingFailed is raised.
+    """
+    generator = torch.Generator(obs.values.device).manual_seed(seed)
+    normals = generator_normals(generator)
+    trained = nn.ModuleList([posterior, objective])
+    parameters = [p for p in trained.parameters() if p.requires_grad]
+    optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
+    history, started = History(), time.monotonic()
+    good, falls, totals = _state(trained), 0, {}
+    try:
+        for step, rows in enumerate(batches(len(obs), config.batch_size, generator)):
+            progress = _progress(step, time.monotonic() - started, config)
+            if progress >= 1:
+                break
+            for group in optimiser.param_groups:
+                group["lr"] = config.rate_at(progress) / 2**falls
+            bound = objective(posterior, obs[rows], normals, config.warmup_at(progress))
+            optimiser.zero_grad()
+            (-bound.value.mean()).backward()
+            nn.utils.clip_grad_norm_(parameters, config.clip_norm)
+            optimiser.step()
+            for name, term in {"value": bound.value, **bound.terms}.items():
+                totals[name] = totals.get(name, 0.0) + term.detach().mean()
+            if (step + 1) % config.check_every and step + 1 < config.steps:
+                continue
+            count = (step % config.check_every) + 1
+            means, totals = {name: float(total) / count for name, total in totals.items()}, {}
+            if _finite(means, parameters):
+                good = _state(trained)
+                history.add(step + 1, means)
+            else:
+                falls += 1
+                trained.load_state_dict(good)
+                optimiser.state.clear()
+                if falls > 5:
+                    raise TrainingFailed(_failure(step, means))
+            if on_step is not None:
+                elapsed = time.monotonic() - started
+                left = elapsed * (1 / max(_progress(step + 1, elapsed, config), 1e-9) - 1)
+                if on_step(Progress(step + 1, config.steps, means["value"], left)):
+                    history.ended = f"ended by its callback after {step + 1} of {config.steps} steps"
+                    break
+    except KeyboardInterrupt:
+        history.ended = f"interrupted after {step} of {config.steps} steps"
+        trained.load_state_dict(good)
+    else:
+        if step < config.steps and history.ended == "ran all steps":
+            history.ended = f"out of time after {step} of {config.steps} steps"
+    history.seconds = time.monotonic() - started
+    return history
+
+
+def _progress(step: int, elapsed: float, config: TrainingConfig) -> float:
+    """The share of the run that is over, by steps or by time, whichever is further."""
+    return max(step / config.steps, elapsed / config.max_seconds if config.max_seconds else 0.0)
+
+
+def _state(trained: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in trained.state_dict().items()}
+
+
+def _finite(means: dict[str, float], parameters: list[nn.Parameter]) -> bool:
+    numbers = torch.stack([p.detach().abs().max() for p in parameters])
+    return bool(torch.isfinite(numbers).all()) and abs(means["value"]) < float("inf")
+
+
+def _failure(step: int, means: dict[str, float]) -> str:
+    terms = ", ".join(f"{name} {mean:.4g}" for name, mean in means.items())
+    return (
+        f"The objective was not finite for the sixth time at step {step} ({terms}), each time after going back to "
+        "the last good state at half the learning rate. Expected finite numbers; look for extreme outliers in the "
+        "data, or lower learning_rate."
+    )
+
+
+def choose_steps(
+    posterior: PosteriorLVM,
+    objective: Objective,
+    obs: Observations,
+    config: TrainingConfig,
+    seed: int = 0,
+    refine: int = 0,
+    on_step: OnStep | None = None,
+) -> int:
+    """How many steps to train for: where held-out observed cells are predicted best, by CRPS.
+
+    A copy is trained at a constant rate on nine tenths of the observed cells and scored on the rest at
+    steps that grow by a quarter each time; it ends early once four scores in a row were no better.
+    """
+    generator = torch.Generator(obs.values.device).manual_seed(seed)
+    held = obs.observed & (torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < 0.1)
+    if not held.any() or not (obs.observed & ~held).any():
+        return config.steps
+    part = obs.only(~held)
+    rows = torch.randperm(len(obs), generator=generator, device=generator.device)[:512]
+    trial, trial_objective = copy.deepcopy(posterior), copy.deepcopy(objective)
+    scores: dict[int, float] = {}
+
+    def watch(progress: Progress) -> bool | None:
+        if on_step is not None:
+            on_step(progress)
+        if progress.step < 1.25 * max(scores, default=0) and progress.step < progress.steps:
+            return None
+        scores[progress.step] = _held_out_crps(trial, part[rows], obs[rows].only(held[rows]), refine, seed)
+        return sum(step > min(scores, key=scores.__getitem__) for step in scores) >= 4
+
+    train(trial, trial_objective, part, replace(config, decay=0.0), seed, watch)
+    return min(scores, key=scores.__getitem__) if scores else config.steps
+
+
+@torch.no_grad()
+def _held_out_crps(posterior: PosteriorLVM, seen: Observations, held: Observations, refine: int, seed: int) -> float:
+    """Mean CRPS of predictions of the held-out observed cells, noise included, from what else was seen."""
+    normals = generator_normals(torch.Generator(seen.values.device).manual_seed(seed))
+    total = 0.0
+    for start in range(0, len(seen), 64):
+        y, target = seen[start : start + 64], held[start : start + 64]
+        pool = posterior.pool(y, refine, normals) if refine else None
+        x = posterior.draw(y, 20, normals, pool)
+        predicted = posterior.corruption.corrupt(x, target.observed, normals).values
+        total += float((crps(predicted, target.values) * target.observed).sum())
+    return total / float(held.observed.sum().clamp(min=1))
