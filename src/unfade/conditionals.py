@@ -37,6 +37,8 @@ class Gaussian(Conditional):
         super().__init__()
         self.network = network
         self.width = width
+        self.offset: Tensor  # where the raw log-variance starts
+        self.register_buffer("offset", torch.zeros(()))
         # A parameter shared by all samples learns ten times faster: Adam steps in tens.
         self.raw_tens = nn.Parameter(torch.zeros(features)) if shared_variance else None
 
@@ -47,7 +49,7 @@ class Gaussian(Conditional):
             mean, raw = out.chunk(2, -1)
         else:
             mean, raw = out, (10 * self.raw_tens).expand(out.shape)
-        scale = (bounded(raw, self.width) / 2).exp()
+        scale = (bounded(raw + self.offset, self.width) / 2).exp()
         return Independent(Normal(mean, scale, validate_args=False), 1, validate_args=False)
 
 

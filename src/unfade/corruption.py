@@ -85,6 +85,11 @@ class GaussianNoise(Corruption):
         self.log_std_tens = nn.Parameter(log_std, requires_grad=learn)
 
     @property
+    def learned(self) -> bool:
+        """Whether the level is being learned."""
+        return self.log_std_tens.requires_grad
+
+    @property
     def std(self) -> Tensor:
         """The noise level; 0 where there is no noise."""
         return torch.where(self.exact, 0.0, (10 * self.log_std_tens).exp())

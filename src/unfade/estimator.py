@@ -135,7 +135,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     deadline=self.max_seconds and time.monotonic() + self.max_seconds,
                     on_step=on_step,
                 )
-                self.posterior_, self.histories_ = fit_method(self.method, task, settings)
+                self.posterior_, self.histories_ = fit_method(self.method, task, settings), task.histories
         self.noise_ = self._noise_in_units()
         return self
 

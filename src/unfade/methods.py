@@ -1,12 +1,11 @@
 """The methods by name: each a short list of stages, an objective given to the same `train()`."""
 
 import copy
+import inspect
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-from torch import nn
 
 from unfade.conditionals import Gaussian
 from unfade.corruption import Corruption
@@ -74,9 +73,13 @@ def architecture_for(features: int) -> Architecture:
     return Architecture(latent=min(16, 2 * features), hidden=(128, 128), skip=True)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Task:
-    """What every recipe is given."""
+    """What every recipe is given: the data and settings, and the stages it runs one after another.
+
+    refine: candidates that draws are chosen from, used where held-out cells are predicted. deadline: by
+    time.monotonic(); each stage takes its share of the time that is left.
+    """
 
     obs: Observations
     corruption: Corruption
@@ -85,37 +88,49 @@ class Task:
     seed: int
     refine: int = 0
     fixed_steps: bool = False
-    deadline: float | None = None  # by time.monotonic()
+    deadline: float | None = None
     on_step: OnStep | None = None
+    histories: list[History] = field(default_factory=list)
 
     @property
     def features(self) -> int:
         """Number of entries of a sample."""
         return self.obs.event_shape.numel()
 
-    def posterior(self, conditioned: bool, infer_noise: bool = False) -> PosteriorLVM:
+    def posterior(self, conditioned: bool = True, infer_noise: bool = False) -> PosteriorLVM:
         """A fresh posterior on the data's device."""
         posterior = build_posterior(self.architecture, self.features, self.corruption, conditioned, infer_noise, self.seed)
         return posterior.to(self.obs.values.device)
 
-    def run(
-        self, posterior: PosteriorLVM, objective: Objective, share: float = 1.0, stage: int = 0, time_share: float = 1.0
-    ) -> History:
+    def learn_noise(self, posterior: PosteriorLVM, objective: Objective, share: float = 0.1) -> None:
+        """A short first stage that finds the noise level, if it is to be learned, and freezes it for the rest.
+
+        Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
+        starts high and the decoder low, so that the noise falls to the smallest sd of any entry. Trained
+        on, it would go on falling as the networks begin to fit the noise itself.
+        """
+        noise = posterior.corruption
+        if noise.learned:
+            posterior.decoder.offset.fill_(2 * float((noise.std.detach() / 16).log().mean()))
+            self.run(posterior, objective, share, time_share=share)
+            noise.requires_grad_(False)
+
+    def choose_steps(self, posterior: PosteriorLVM, objective: Objective) -> None:
+        """Find the number of steps that predicts held-out observed cells best, unless it is fixed."""
+        if not self.fixed_steps:
+            config = self._config(self.training.steps, time_share=0.4)
+            objective.to(self.obs.values.device)
+            steps = choose_steps(posterior, objective, self.obs, config, self.seed, self.refine, self.on_step)
+            self.training = replace(self.training, steps=steps)
+
+    def run(self, posterior: PosteriorLVM, objective: Objective, share: float = 1.0, time_share: float = 1.0) -> None:
         """One stage: train in place, for a share of the steps and of the time that is left."""
+        config = self._config(max(1, int(self.training.steps * share)), time_share)
         objective.to(self.obs.values.device)
-        config = self._config(time_share, steps=max(1, int(self.training.steps * share)))
-        return train(posterior, objective, self.obs, config, self.seed + stage, self.on_step)
+        seed = self.seed + len(self.histories)
+        self.histories.append(train(posterior, objective, self.obs, config, seed, self.on_step))
 
-    def with_chosen_steps(self, posterior: PosteriorLVM, objective: Objective) -> "Task":
-        """The same task with the number of steps that predicts held-out observed cells best, unless it is fixed."""
-        if self.fixed_steps:
-            return self
-        objective.to(self.obs.values.device)
-        config = self._config(time_share=0.4, steps=self.training.steps)
-        steps = choose_steps(posterior, objective, self.obs, config, self.seed, self.refine, self.on_step)
-        return replace(self, training=replace(self.training, steps=steps))
-
-    def _config(self, time_share: float, steps: int) -> TrainingConfig:
+    def _config(self, steps: int, time_share: float) -> TrainingConfig:
         seconds = None if self.deadline is None else max(1e-3, time_share * (self.deadline - time.monotonic()))
         return replace(self.training, steps=steps, max_seconds=seconds)
 
@@ -135,14 +150,19 @@ def build_posterior(
         )
 
 
-def _fit_mvae(task: Task, conditioned: bool = False) -> tuple[PosteriorLVM, list[History]]:
-    posterior, objective = task.posterior(conditioned), MVAE()
-    return posterior, [task.with_chosen_steps(posterior, objective).run(posterior, objective)]
+def _fit_mvae(task: Task, conditioned: bool = False) -> PosteriorLVM:
+    return _fit_alone(task, task.posterior(conditioned), MVAE())
 
 
-def _fit_miwae(task: Task, weights: int = 20, conditioned: bool = True) -> tuple[PosteriorLVM, list[History]]:
-    posterior, objective = task.posterior(conditioned), MIWAE(weights)
-    return posterior, [task.with_chosen_steps(posterior, objective).run(posterior, objective)]
+def _fit_miwae(task: Task, weights: int = 20, conditioned: bool = True) -> PosteriorLVM:
+    return _fit_alone(task, task.posterior(conditioned), MIWAE(weights))
+
+
+def _fit_alone(task: Task, posterior: PosteriorLVM, objective: Objective) -> PosteriorLVM:
+    task.learn_noise(posterior, objective)
+    task.choose_steps(posterior, objective)
+    task.run(posterior, objective)
+    return posterior
 
 
 def _fit_paper_tae(
@@ -154,7 +174,7 @@ def _fit_paper_tae(
     gamma_start: float = 0.1,
     gamma_end: float = 0.2,
     infer_noise: bool = False,
-) -> tuple[PosteriorLVM, list[History]]:
+) -> PosteriorLVM:
     """The paper's model; the defaults are those of supplement C (gamma rises between 50,000 and 100,000 of 500,000)."""
     if penalty not in ("sample", "expectation"):
         raise InvalidData(f"penalty must be 'sample' or 'expectation', got {penalty!r}.")
@@ -163,32 +183,34 @@ def _fit_paper_tae(
     with scoped_seed(task.seed + 1):
         inverter = architecture.encoder(3 * features if sees else features)
         objective = PaperTAE(architecture.prior(features), inverter, sees, lam, C, penalty)
-    posterior = task.posterior(False, infer_noise)
-    task = replace(task, training=replace(task.training, warmup=(gamma_start, gamma_end, gamma_floor)))
-    return posterior, [task.with_chosen_steps(posterior, objective).run(posterior, objective)]
+    posterior = task.posterior(conditioned=False, infer_noise=infer_noise)
+    task.training = replace(task.training, warmup=(gamma_start, gamma_end, gamma_floor))
+    task.choose_steps(posterior, objective)
+    task.run(posterior, objective)
+    return posterior
 
 
 def _fit_tae(
     task: Task, weights: int = 8, posterior: str = "forward", posterior_weights: int = 20, posterior_share: float = 0.4
-) -> tuple[PosteriorLVM, list[History]]:
-    """Prior and noise by the importance-weighted bound; then a posterior of its own, by one of POSTERIOR_STAGES."""
+) -> PosteriorLVM:
+    """Noise, then the prior by the importance-weighted bound; then a posterior of its own, by one of POSTERIOR_STAGES."""
     if posterior not in POSTERIOR_STAGES:
         raise InvalidData(f"posterior must be one of {sorted(POSTERIOR_STAGES)}, got {posterior!r}.")
-    model, objective = task.posterior(True), MIWAE(weights)
-    task = task.with_chosen_steps(model, objective)
-    first = task.run(model, objective, time_share=0.7)
-    _freeze(model.corruption)
-    fitted, rest = POSTERIOR_STAGES[posterior](task, model, posterior_weights, posterior_share)
-    return fitted, [first, *rest]
+    model, objective = task.posterior(), MIWAE(weights)
+    task.learn_noise(model, objective)
+    task.choose_steps(model, objective)
+    task.run(model, objective, time_share=0.7)
+    return POSTERIOR_STAGES[posterior](task, model, posterior_weights, posterior_share)
 
 
-def _forward_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> tuple[PosteriorLVM, list[History]]:
+def _forward_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> PosteriorLVM:
     """The encoder follows the model's own posterior by the forward KL; the model stays."""
-    _freeze(model.decoder)
-    return model, [task.run(model, ForwardKL(weights), share, stage=1)]
+    model.decoder.requires_grad_(False)
+    task.run(model, ForwardKL(weights), share)
+    return model
 
 
-def _bound_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> tuple[PosteriorLVM, list[History]]:
+def _bound_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> PosteriorLVM:
     """The exact TAE bound, started from the model: prior and posterior part ways from there.
 
     r and q(z_p|x) start fresh and are trained alone at first, else the loose bound would spoil the start.
@@ -197,27 +219,25 @@ def _bound_stage(task: Task, model: PosteriorLVM, weights: int, share: float) ->
         prior = PriorLVM(task.architecture.encoder(task.features), copy.deepcopy(model.decoder))
         objective = TAE(prior, task.architecture.encoder(3 * task.features), weights)
     posterior = copy.deepcopy(model)
-    posterior.model = model
-    _freeze(posterior)
-    _freeze(prior.decoder)
-    alone = task.run(posterior, objective, share / 4, stage=1, time_share=0.2)
-    for part in (posterior.encoder, posterior.decoder, prior.decoder):
+    posterior.model = model.requires_grad_(False)
+    parts = (posterior.encoder, posterior.decoder, prior.decoder)
+    for part in parts:
+        part.requires_grad_(False)
+    task.run(posterior, objective, share / 4, time_share=0.2)
+    for part in parts:
         part.requires_grad_(True)
-    return posterior, [alone, task.run(posterior, objective, share, stage=2)]
+    task.run(posterior, objective, share)
+    return posterior
 
 
 POSTERIOR_STAGES = {"forward": _forward_stage, "bound": _bound_stage}
-
-
-def _freeze(module: nn.Module) -> None:
-    module.requires_grad_(False)
 
 
 @dataclass(frozen=True)
 class Method:
     """A recipe, what it draws with by default, and the sizes it wants (None: chosen from the data)."""
 
-    fit: Callable[..., tuple[PosteriorLVM, list[History]]]
+    fit: Callable[..., PosteriorLVM]
     refine: int
     architecture: Architecture | None = None
 
@@ -230,13 +250,10 @@ METHODS = {
 }
 
 
-def fit_method(name: str, task: Task, settings: dict[str, Any]) -> tuple[PosteriorLVM, list[History]]:
-    """Fit a method by its name with its own settings."""
-    try:
-        posterior, histories = METHODS[name].fit(task, **settings)
-    except TypeError as error:
-        if "unexpected keyword" not in str(error):
-            raise
-        raise InvalidData(f"method {name!r} does not know a setting you gave: {error}.") from None
-    return posterior.requires_grad_(False).eval(), histories
-
+def fit_method(name: str, task: Task, settings: dict[str, Any]) -> PosteriorLVM:
+    """Fit a method by its name with its own settings; what happened is in `task.histories`."""
+    recipe = METHODS[name].fit
+    known = set(inspect.signature(recipe).parameters) - {"task"}
+    if unknown := sorted(set(settings) - known):
+        raise InvalidData(f"method {name!r} has the settings {sorted(known)}, got {unknown}.")
+    return recipe(task, **settings).requires_grad_(False).eval()

@@ -41,3 +41,9 @@ def covered(draws: Tensor, truth: Tensor, level: float) -> Tensor:
 def coverage_due(level: float, draws: int) -> float:
     """The coverage that draws of the exact posterior give: level (m - 1) / (m + 1)."""
     return level * (draws - 1) / (draws + 1)
+
+
+def energy_distance(first: Tensor, second: Tensor) -> float:
+    """2 E|X - Y| - E|X - X'| - E|Y - Y'| of two sets of draws (draws, features): 0 where they agree."""
+    within = [torch.cdist(s, s).sum() / (len(s) * (len(s) - 1)) for s in (first, second)]
+    return float(2 * torch.cdist(first, second).mean() - within[0] - within[1])

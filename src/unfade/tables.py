@@ -109,8 +109,8 @@ def _frame_like(template: Any, values: np.ndarray, names: Sequence[str]) -> Any:
     import narwhals as nw
 
     native = nw.from_native(template, eager_only=True)
-    frame = nw.from_numpy(values, schema=list(names), backend=native.implementation)
+    frame = nw.from_numpy(values, schema=list(names), backend=native.implementation).to_native()
     index = nw.maybe_get_index(native)
-    if index is not None and len(index) == len(values):
-        frame = nw.maybe_set_index(frame, index=index)
-    return frame.to_native()
+    if index is not None:  # pandas and its kin
+        frame.index = index
+    return frame

@@ -27,7 +27,7 @@ class TrainingConfig:
 
     steps: int = 5000
     batch_size: int = 128
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-3
     clip_norm: float = 20.0
     decay: float = 0.5
     warmup: tuple[float, float, float] = (0.0, 0.0, 1.0)

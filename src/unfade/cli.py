@@ -1,0 +1,228 @@
+"""The command line: each command one call into the package.
+
+Exit codes: 0 done; 1 something unexpected (a defect: run with --debug); 2 wrong usage; 3 the data or a
+file cannot be used as given; 4 training failed; 130 interrupted.
+"""
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from unfade import __version__
+from unfade.errors import InvalidData, TrainingFailed, UnfadeError
+
+app = typer.Typer(
+    help="Recover the clean data behind incomplete, noisy observations, as a distribution.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+EXIT_UNEXPECTED, EXIT_DATA, EXIT_TRAINING, EXIT_INTERRUPTED = 1, 3, 4, 130
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+class Output:
+    """What a command tells the user: text, one JSON object, or nothing."""
+
+    def __init__(self, quiet: bool, as_json: bool):
+        self.quiet = quiet
+        self.as_json = as_json
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        if not (self.quiet or self.as_json):
+            typer.echo(text)
+
+    def note(self, text: str) -> None:
+        """A line worth knowing that is not the result: to standard error."""
+        if not self.quiet:
+            typer.echo(f"note: {text}", err=True)
+
+    def result(self, **facts: Any) -> None:
+        """The same facts for machines."""
+        if self.as_json:
+            typer.echo(json.dumps(facts))
+
+
+@contextmanager
+def _command(quiet: bool, as_json: bool, debug: bool) -> Iterator[Output]:
+    """Errors become one sentence and an exit code; notices become notes."""
+    output = Output(quiet, as_json)
+    try:
+        with warnings.catch_warnings(record=True) as notices:
+            warnings.simplefilter("always", UserWarning)
+            try:
+                yield output
+            finally:
+                for notice in notices:
+                    output.note(str(notice.message))
+    except KeyboardInterrupt:
+        typer.echo("interrupted: nothing was written under the names you gave", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except (UnfadeError, MemoryError) as error:
+        if debug:
+            raise
+        typer.echo(f"error: {error or 'not enough memory'}", err=True)
+        raise typer.Exit(EXIT_TRAINING if isinstance(error, TrainingFailed) else EXIT_DATA) from None
+    except (typer.Exit, typer.BadParameter):
+        raise
+    except Exception as error:
+        if debug:
+            raise
+        typer.echo(f"unexpected {type(error).__name__}: {error}\nRun again with --debug for the traceback.", err=True)
+        raise typer.Exit(EXIT_UNEXPECTED) from None
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"unfade {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+    pass
+
+
+def _noise(text: str) -> Any:
+    """none, learn, learn-by-column, infer, one number, or one a column with commas between."""
+    if text.lower() == "none":
+        return None
+    if text in ("learn", "learn-by-column", "infer"):
+        return text
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidData(f"--noise takes none, learn, learn-by-column or numbers such as 0.3 or 0.1,0.2, got {text!r}.") from None
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+@app.command()
+def recover(
+    data: Annotated[Path, typer.Argument(help="Table or array: .csv, .parquet, .feather, .npy or .npz; empty cells or NaN are missing.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where the recovered data (posterior mean) go.")],
+    noise: Annotated[str, typer.Option(help="none, learn, learn-by-column, a number, or one a column: 0.1,0.2")] = "none",
+    method: Annotated[str, typer.Option(help="tae, tae-paper, mvae or miwae.")] = "tae",
+    scaling: Annotated[str, typer.Option(help="variance, interval, joint-variance, joint-interval or none.")] = "variance",
+    draws: Annotated[int, typer.Option(help="Number of draws for --draws-to.")] = 20,
+    draws_to: Annotated[Path | None, typer.Option(help="Long table of draws: columns draw, row, then the data's.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Use this fitted model instead of fitting.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Save the fitted model here.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
+    max_steps: Annotated[int | None, typer.Option(help="Training steps; chosen by held-out cells where not given.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Time budget of the fit.")] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Fill and clean a file: fit on it (or take a fitted model), write the posterior mean, and draws if asked."""
+    from unfade import Recoverer
+    from unfade.files import check_output, read_table, write_table
+
+    with _command(quiet, as_json, debug) as out:
+        started = time.monotonic()
+        if draws < 1:
+            raise InvalidData(f"--draws must be at least 1, got {draws}.")
+        for path in (output, draws_to):
+            if path is not None:
+                check_output(path)
+        if save is not None:
+            check_output(save.with_suffix(".npy"))
+        table = read_table(data)
+        if model is not None:
+            rec = Recoverer.load(model)
+        else:
+            rec = Recoverer(
+                method,
+                noise=_noise(noise),
+                scaling=None if scaling == "none" else scaling,
+                max_steps=max_steps,
+                max_seconds=max_seconds,
+                random_state=seed,
+                verbose=0 if quiet else 1,
+            ).fit(table)
+        clean = rec.transform(table)
+        completed = rec.sample(table, draws, seed=seed) if draws_to else None
+        write_table(clean, output)
+        if completed is not None and draws_to is not None:
+            write_table(_long(completed.values, _names(table)), draws_to)
+        if save is not None:
+            rec.save(save)
+        missing = int(np.isnan(_array(table)).sum())
+        left = int(np.isnan(_array(clean)).sum())
+        seconds = time.monotonic() - started
+        out.say(f"{data}: {missing} missing cells, {missing - left} filled; noise sd {_readable(rec.noise_)}; {seconds:.0f} s")
+        for path, what in ((output, "recovered data"), (draws_to, f"{draws} draws"), (save, "model")):
+            if path is not None:
+                out.say(f"  {what}: {path}")
+        out.result(
+            rows=len(table), missing=missing, left_missing=left, noise=_listed(rec.noise_), seconds=round(seconds, 3),
+            output=str(output), draws_to=draws_to and str(draws_to), model=save and str(save),
+            steps=[history.steps[-1] for history in rec.histories_ if history.steps],
+        )  # fmt: skip
+
+
+@app.command()
+def demo(
+    toy: Annotated[bool, typer.Option("--toy", help="The two-dimensional experiment of the paper's figure 1(b).")] = False,
+    folder: Annotated[Path, typer.Option("-o", "--output", help="Folder for the pictures.")] = Path("unfade-demo"),
+    seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """The main job on embedded data, with pictures: corrupted 8 x 8 digits recovered, scored and drawn."""
+    from unfade import demo as demos
+
+    with _command(quiet, as_json, debug) as out:
+        folder.mkdir(parents=True, exist_ok=True)
+        shown = (demos.toy if toy else demos.digits)(folder, seed, verbose=0 if quiet else 1)
+        out.say(shown.text)
+        out.result(**asdict(shown))
+
+
+def _names(table: Any) -> list[str]:
+    return list(table.column_names) if not isinstance(table, np.ndarray) else [str(i) for i in range(table[0].size)]
+
+
+def _array(table: Any) -> np.ndarray:
+    from unfade.tables import open_container
+
+    return np.asarray(open_container(table)[0], dtype=float)
+
+
+def _long(values: np.ndarray, names: list[str]) -> Any:
+    """Draws (draws, rows, *event) as a long table: draw, row, then the data's columns."""
+    import pyarrow as pa
+
+    draws, rows = values.shape[:2]
+    flat = values.reshape(draws * rows, -1)
+    columns = {"draw": np.repeat(np.arange(draws), rows), "row": np.tile(np.arange(rows), draws)}
+    return pa.table([*columns.values(), *flat.T], names=[*columns, *names])
+
+
+def _listed(noise: Any) -> Any:
+    return noise.tolist() if isinstance(noise, np.ndarray) else noise
+
+
+def _readable(noise: Any) -> str:
+    if noise is None:
+        return "inferred for each row"
+    return ", ".join(f"{level:.4g}" for level in noise.flat[:8]) if isinstance(noise, np.ndarray) else f"{noise:.4g}"
+
+
+def main() -> None:
+    """Entry point of the `unfade` command."""
+    sys.exit(app())
