@@ -92,7 +92,11 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def _main(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     pass
 
 
@@ -105,13 +109,17 @@ def _noise(text: str) -> Any:
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InvalidData(f"--noise takes none, learn, learn-by-column or numbers such as 0.3 or 0.1,0.2, got {text!r}.") from None
+        raise InvalidData(
+            f"--noise takes none, learn, learn-by-column or numbers such as 0.3 or 0.1,0.2, got {text!r}."
+        ) from None
     return numbers[0] if len(numbers) == 1 else numbers
 
 
 @app.command()
 def recover(
-    data: Annotated[Path, typer.Argument(help="Table or array: .csv, .parquet, .feather, .npy or .npz; empty cells or NaN are missing.")],
+    data: Annotated[
+        Path, typer.Argument(help="Table or array: .csv, .parquet, .feather, .npy or .npz; empty cells or NaN are missing.")
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the recovered data (posterior mean) go.")],
     noise: Annotated[str, typer.Option(help="none, learn, learn-by-column, a number, or one a column: 0.1,0.2")] = "none",
     method: Annotated[str, typer.Option(help="tae, tae-paper, mvae or miwae.")] = "tae",
@@ -130,6 +138,7 @@ def recover(
     """Fill and clean a file: fit on it (or take a fitted model), write the posterior mean, and draws if asked."""
     from unfade import Recoverer
     from unfade.files import check_output, read_table, write_table
+    from unfade.storage import check_writable
 
     with _command(quiet, as_json, debug) as out:
         started = time.monotonic()
@@ -139,8 +148,12 @@ def recover(
             if path is not None:
                 check_output(path)
         if save is not None:
-            check_output(save.with_suffix(".npy"))
+            check_writable(save)
         table = read_table(data)
+        if draws_to is not None and (taken := {"draw", "row"} & set(_names(table))):
+            raise InvalidData(
+                f"--draws-to needs the names draw and row for itself, but {data} has {sorted(taken)}. Rename them."
+            )
         if model is not None:
             rec = Recoverer.load(model)
         else:
@@ -163,7 +176,9 @@ def recover(
         missing = int(np.isnan(_array(table)).sum())
         left = int(np.isnan(_array(clean)).sum())
         seconds = time.monotonic() - started
-        out.say(f"{data}: {missing} missing cells, {missing - left} filled; noise sd {_readable(rec.noise_)}; {seconds:.0f} s")
+        out.say(
+            f"{data}: {missing} missing cells, {missing - left} filled; noise sd {_readable(rec.noise_)}; {seconds:.0f} s"
+        )
         for path, what in ((output, "recovered data"), (draws_to, f"{draws} draws"), (save, "model")):
             if path is not None:
                 out.say(f"  {what}: {path}")

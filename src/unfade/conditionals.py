@@ -18,7 +18,12 @@ def reparametrise(density: Independent, normals: Tensor) -> Tensor:
 
 
 class Conditional(nn.Module, ABC):
-    """A density given something: forward(*condition) returns a Distribution."""
+    """A density given something: forward(*condition) returns a Distribution.
+
+    offset: where its log-variances start.
+    """
+
+    offset: Tensor
 
     @abstractmethod
     def forward(self, *condition: Tensor) -> Independent:
@@ -37,7 +42,6 @@ class Gaussian(Conditional):
         super().__init__()
         self.network = network
         self.width = width
-        self.offset: Tensor  # where the raw log-variance starts
         self.register_buffer("offset", torch.zeros(()))
         # A parameter shared by all samples learns ten times faster: Adam steps in tens.
         self.raw_tens = nn.Parameter(torch.zeros(features)) if shared_variance else None

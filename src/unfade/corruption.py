@@ -36,8 +36,21 @@ class Corruption(nn.Module, ABC):
     """p(y | x, alpha, beta): alpha says which entries were seen, beta holds the unknowns of the corruption.
 
     `clean` is a tensor (..., samples, *event) or an `Independent(Normal)` of that shape; `unknowns`
-    replaces the corruption's own beta where it is inferred for each sample.
+    replaces the corruption's own beta where it is inferred for each sample. `exact`: which entries are
+    seen without error; `std`: the noise level of the others; `learned`: whether it is being learned.
     """
+
+    exact: Tensor
+
+    @property
+    @abstractmethod
+    def std(self) -> Tensor:
+        """The noise level; 0 where there is no noise."""
+
+    @property
+    @abstractmethod
+    def learned(self) -> bool:
+        """Whether the level is being learned."""
 
     @abstractmethod
     def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:
@@ -76,7 +89,6 @@ class GaussianNoise(Corruption):
     def __init__(self, std: Tensor | float = 0.0, learn: bool = False):
         super().__init__()
         std = torch.as_tensor(std, dtype=torch.float32)
-        self.exact: Tensor
         self.register_buffer("exact", std == 0)
         self.pins = bool(self.exact.any())
         # A level shared by all samples must learn ten times faster than the networks; Adam's steps are of

@@ -93,7 +93,9 @@ def _draw_digits(path: Path, corrupted: np.ndarray, draws: Draws, clean: np.ndar
     axes = figure.subplots(rows, len(columns))
     for line, (row, sample) in enumerate(zip(axes, chosen, strict=True)):
         for axis, (title, values) in zip(row, columns, strict=True):
-            shown = _as_colours(values[sample].reshape(8, 8), "magma" if title == "sd" else "gray", 0.5 if title == "sd" else 1)
+            shown = _as_colours(
+                values[sample].reshape(8, 8), "magma" if title == "sd" else "gray", 0.5 if title == "sd" else 1
+            )
             axis.imshow(shown, interpolation="nearest")
             axis.set_axis_off()
             if line == 0:
@@ -146,6 +148,7 @@ TOY_POINTS = (  # the observations drawn: values, observed
     ("first coordinate missing", (float("nan"), -0.6)),
     ("both seen", (0.75, 0.72)),
 )
+TOY_STEPS = 5000
 TOY_METHODS = {
     "MVAE": Recoverer("mvae"),
     "TAE as printed": Recoverer("tae-paper", training=TrainingConfig(learning_rate=5e-4)),
@@ -165,10 +168,12 @@ def toy(folder: Path, seed: int = 0, verbose: int = 1) -> Shown:
     exact = [ring.exact(as_observations(point[None]), 1000) for point in points]
     drawn, scores = {}, {}
     for name, method in TOY_METHODS.items():
-        rec = clone(method).set_params(noise=ring.noise, random_state=seed, max_steps=5000, verbose=verbose)
+        rec = clone(method).set_params(noise=ring.noise, random_state=seed, max_steps=TOY_STEPS, verbose=verbose)
         rec.fit(observed)
         drawn[name] = rec.sample(points, n_draws=1000).values
-        distances = [energy_distance(torch.from_numpy(drawn[name][:, i]).float(), exact[i].float()) for i in range(len(points))]
+        distances = [
+            energy_distance(torch.from_numpy(drawn[name][:, i]).float(), exact[i].float()) for i in range(len(points))
+        ]
         scores[name] = float(np.mean(distances))
     picture = folder / "toy.png"
     _draw_toy(picture, observed, {"exact": np.stack([e.numpy() for e in exact], 1), **drawn}, points, scores)
@@ -178,7 +183,9 @@ def toy(folder: Path, seed: int = 0, verbose: int = 1) -> Shown:
     return Shown("\n".join([*lines, f"Picture: {picture}"]), scores, [str(picture)], time.monotonic() - started)
 
 
-def _draw_toy(path: Path, observed: np.ndarray, drawn: dict[str, np.ndarray], points: np.ndarray, scores: dict[str, float]) -> None:
+def _draw_toy(
+    path: Path, observed: np.ndarray, drawn: dict[str, np.ndarray], points: np.ndarray, scores: dict[str, float]
+) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3 * (len(drawn) + 1), 9), layout="constrained")

@@ -20,7 +20,7 @@ _ENTRIES = 2**21  # entries of x that are in memory together, roughly
 def draw_blocks(
     posterior: PosteriorLVM | None, obs: Observations, draws: int, seed: int, rows: Tensor, refine: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of draws: (which samples, values (draws, samples in block, *event)). rows: one key a sample."""
+    """Blocks of draws, one after another: (which samples, values (draws, samples in block, *event)). rows: one key a sample."""
 
     def work(model: PosteriorLVM, block: Observations, keys: Tensor, pool: Pool | None) -> Tensor:
         chunks = [
@@ -49,7 +49,7 @@ def mean_blocks(
 
 
 def _blocks(
-    posterior: PosteriorLVM | None,
+    posterior: PosteriorLVM,
     obs: Observations,
     seed: int,
     rows: Tensor,
@@ -66,7 +66,7 @@ def _blocks(
             block, keys = obs[padded].to(device), rows[padded].to(device)
             pool = model.pool(block, refine, KeyedNormals(seed, keys)) if refine else None
             values = work(model, block, keys, pool)
-            yield slice(start, stop), values[..., : stop - start, *[slice(None)] * len(obs.event_shape)].cpu()
+            yield slice(start, stop), values.narrow(-1 - len(obs.event_shape), 0, stop - start).cpu()
 
 
 def _block_size(entries: int, refine: int) -> int:

@@ -166,7 +166,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         obs, container = self._door(X, reset=False)
         if not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
             raise InvalidData(f"n_draws must be a whole number of at least 1, got {n_draws!r}.")
-        rows = torch.as_tensor(np.arange(len(obs)) if row_ids is None else np.asarray(row_ids))
+        rows = torch.as_tensor(np.array(range(len(obs)) if row_ids is None else row_ids))
         if rows.shape != (len(obs),) or rows.is_floating_point():
             raise InvalidData(f"row_ids must hold one whole number a row ({len(obs)}), got {row_ids!r}.")
         seed = self.seed_ if seed is None else seed
@@ -281,11 +281,17 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not reset and container.names is not None:
             data, container = self._match_names(data, container)
         obs = as_observations(data, container.names)
-        validate_data(self, container.template if container.names else obs.values.numpy(), reset=reset, skip_check_array=True)
+        try:  # scikit-learn's own record and check of the number and names of columns
+            seen = obs.values.numpy() if container.names is None else container.template
+            validate_data(self, seen, reset=reset, skip_check_array=True)
+        except ValueError as error:
+            raise InvalidData(f"{error} Give the columns that the model was fitted on.") from None
         if reset and not obs.observed.any():
             raise InvalidData("Nothing is observed in the whole table: every entry is missing. Give at least one number.")
         if not reset and tuple(obs.event_shape) != self.space_.event_shape:
-            raise InvalidData(f"Expected samples of shape {self.space_.event_shape} as at fit, got {tuple(obs.event_shape)}.")
+            raise InvalidData(
+                f"Expected samples of shape {self.space_.event_shape} as at fit, got {tuple(obs.event_shape)}."
+            )
         return obs, container
 
     def _match_names(self, data: np.ndarray, container: Container) -> tuple[np.ndarray, Container]:
@@ -334,7 +340,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         levels = torch.zeros(len(self.space_.modelled)).double()
         levels[self.space_.modelled] = self.posterior_.corruption.std.cpu() * self.space_.scale
         found = levels[self.space_.modelled]
-        if bool((found == found[0]).all()):
+        if torch.allclose(found, found[0], rtol=1e-5):
             return float(found[0])
         return levels.reshape(self.space_.event_shape).numpy()
 

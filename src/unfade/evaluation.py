@@ -140,7 +140,9 @@ def reconstruction_elbo(
     features = obs.event_shape.numel()
     with scoped_seed(seed):
         objective = ReconstructionELBO(architecture.encoder(3 * features)).to(clean.device)
-    paired = Observations(torch.stack([clean, obs.values], 1), torch.stack([torch.ones_like(obs.observed), obs.observed], 1))
+    paired = Observations(
+        torch.stack([clean, obs.values], 1), torch.stack([torch.ones_like(obs.observed), obs.observed], 1)
+    )
     wanted = [p.requires_grad for p in posterior.parameters()]
     posterior.requires_grad_(False)
     train(posterior, objective, paired, config, seed)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from unfade.errors import InvalidFile
-from unfade.storage import whole_or_nothing
+from unfade.storage import check_writable, whole_or_nothing
 from unfade.tables import check_names
 
 
@@ -40,11 +40,9 @@ def write_table(table: Any, path: str | os.PathLike[str]) -> None:
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
-    """Refuse an output that could not be written, before any work is done."""
+    """Refuse a table that could not be written, before any work is done."""
     _format(Path(path))
-    with whole_or_nothing(Path(path).with_name(f".{Path(path).name}.try")) as draft:
-        draft.touch()
-    Path(path).with_name(f".{Path(path).name}.try").unlink()
+    check_writable(path)
 
 
 def _format(path: Path) -> tuple[Callable[[Path], Any], Callable[[Any, Path], None]]:

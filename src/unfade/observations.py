@@ -88,7 +88,9 @@ def _numeric_array(data: Any) -> np.ndarray:
     try:
         array = np.asarray(data)
     except ValueError as error:
-        raise InvalidData(f"Expected rows of equal length, got a ragged list ({error}). Give a rectangular table.") from None
+        raise InvalidData(
+            f"Expected rows of equal length, got a ragged list ({error}). Give a rectangular table."
+        ) from None
     if np.iscomplexobj(array):
         raise InvalidData("Complex data not supported: expected real numbers. Split them into two real columns.")
     if array.dtype in (np.float32, np.float64):

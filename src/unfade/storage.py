@@ -38,6 +38,16 @@ def whole_or_nothing(path: str | os.PathLike[str]) -> Iterator[Path]:
         Path(name).unlink(missing_ok=True)
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that could not be written, before any work is done; an existing file stays as it is."""
+    trial = Path(path).with_name(f".{Path(path).name}.trial")
+    if Path(path).is_dir():
+        raise InvalidFile(f"Cannot write {path}: it is a folder. Give a file name.")
+    with whole_or_nothing(trial):
+        pass
+    trial.unlink()
+
+
 def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
@@ -61,15 +71,17 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any
         raise InvalidFile(f"Expected a model file at {path}, found none. Check the path, or save a model first.")
     try:
         with safe_open(path, framework="pt") as file:
-            header = (file.metadata() or {}).get("unfade")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            header = (file.metadata() or {}).get("unfade", "")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iterator)
     except (SafetensorError, OSError, ValueError, MemoryError) as error:
         raise InvalidFile(f"{path} is not a model that unfade saved, or it is damaged ({error}). Save it again.") from None
     try:
         meta = json.loads(header)
         version = int(meta["format"])
     except (TypeError, ValueError, KeyError):
-        raise InvalidFile(f"{path} is a safetensors file, but not a model that unfade saved. Give a file from `save`.") from None
+        raise InvalidFile(
+            f"{path} is a safetensors file, but not a model that unfade saved. Give a file from `save`."
+        ) from None
     if version > FORMAT:
         raise InvalidFile(f"{path} has format {version}, this version reads up to {FORMAT}. Upgrade unfade to load it.")
     return tensors, meta

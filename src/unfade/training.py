@@ -109,7 +109,8 @@ def train(
     parameters = [p for p in trained.parameters() if p.requires_grad]
     optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
     history, started = History(), time.monotonic()
-    good, falls, totals = _state(trained), 0, {}
+    good, falls = _state(trained), 0
+    totals: dict[str, Tensor | float] = {}
     try:
         for step, rows in enumerate(batches(len(obs), config.batch_size, generator)):
             progress = _progress(step, time.monotonic() - started, config)

@@ -1,0 +1,37 @@
+# Two commands do all of the set-up: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-all lint types unit wheel clean
+
+demo: .venv/installed
+	$(BIN)/unfade demo
+	$(BIN)/unfade demo --toy
+
+test: .venv/installed lint types unit wheel
+
+test-all: test
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed
+	$(BIN)/mypy
+
+unit: .venv/installed
+	$(BIN)/python -m pytest -n 2
+
+# The built wheel, installed elsewhere, is what a user gets: it is tested once as such.
+wheel: .venv/installed
+	rm -rf build/wheel && $(BIN)/python -m build --wheel --no-isolation --outdir build/wheel .
+	$(BIN)/python tests/check_wheel.py build/wheel
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,153 @@
+import json
+
+import numpy as np
+import pytest
+from conftest import small_table
+from typer.testing import CliRunner
+
+from unfade import cli
+from unfade.files import read_table, write_table
+
+FAST = ["--max-steps", "5", "--seed", "1"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def csv(tmp_path):
+    table = small_table(60)
+    rows = ["depth,heat,wind,salt", *(",".join("" if np.isnan(v) else repr(float(v)) for v in row) for row in table)]
+    (tmp_path / "in.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path / "in.csv"
+
+
+def test_recover_fills_the_table_and_keeps_its_form(csv, tmp_path):
+    result = run("recover", csv, "-o", tmp_path / "out.csv", *FAST)
+    assert result.exit_code == 0, result.output
+    before, after = read_table(csv), read_table(tmp_path / "out.csv")
+    assert after.column_names == before.column_names
+    assert sum(column.null_count for column in after.columns) == 0
+    for old, new in zip(before.columns, after.columns, strict=True):
+        old, new = np.asarray(old, float), np.asarray(new, float)
+        assert np.array_equal(old[~np.isnan(old)], new[~np.isnan(old)])
+
+
+def test_recover_writes_draws_and_a_model_that_needs_no_refit(csv, tmp_path):
+    first = run(
+        "recover",
+        csv,
+        "-o",
+        tmp_path / "a.csv",
+        "--noise",
+        "learn",
+        "--draws",
+        3,
+        "--draws-to",
+        tmp_path / "d.parquet",
+        "--save",
+        tmp_path / "m.unfade",
+        *FAST,
+    )
+    assert first.exit_code == 0, first.output
+    draws = read_table(tmp_path / "d.parquet")
+    assert draws.column_names == ["draw", "row", "depth", "heat", "wind", "salt"]
+    assert len(draws) == 3 * 60
+    second = run("recover", csv, "--model", tmp_path / "m.unfade", "-o", tmp_path / "b.csv")
+    assert second.exit_code == 0, second.output
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".feather", ".npy", ".npz"])
+def test_other_formats(csv, tmp_path, ending):
+    write_table(read_table(csv), tmp_path / f"in{ending}")
+    assert run("recover", tmp_path / f"in{ending}", "-o", tmp_path / f"out{ending}", *FAST).exit_code == 0
+    assert len(read_table(tmp_path / f"out{ending}")) == 60
+
+
+def test_json_quiet_and_version(csv, tmp_path):
+    facts = json.loads(run("recover", csv, "-o", tmp_path / "o.csv", "--json", *FAST).stdout)
+    assert facts["rows"] == 60
+    assert facts["left_missing"] == 0
+    assert facts["missing"] > 0
+    assert run("recover", csv, "-o", tmp_path / "o.csv", "--quiet", *FAST).output == ""
+    assert run("--version").output.startswith("unfade ")
+
+
+def bad(tmp_path, csv, what):
+    (tmp_path / "text.csv").write_text("x,city\n1,Rome\n2,Oslo\n")
+    (tmp_path / "inf.csv").write_text("x,y\n1,inf\n2,3\n")
+    (tmp_path / "void.csv").write_text("x,y\n,\n,\n")
+    (tmp_path / "draw.csv").write_text("draw,y\n1,2\n2,\n")
+    (tmp_path / "wide.csv").write_text("depth,heat\n1,2\n3,\n")
+    (tmp_path / "ragged.csv").write_text("x,y\n1,2\n3\n")
+    (tmp_path / "foreign.unfade").write_text("nonsense")
+    run("recover", csv, "-o", tmp_path / "first.csv", "--save", tmp_path / "m.unfade", *FAST)
+    out = ["-o", tmp_path / "out.csv"]
+    return {
+        "missing file": ([tmp_path / "nowhere.csv", *out], "found none"),
+        "text": ([tmp_path / "text.csv", *out], "column 'city'"),
+        "inf": ([tmp_path / "inf.csv", *out], "column 'y'"),
+        "nothing observed": ([tmp_path / "void.csv", *out], "Nothing is observed"),
+        "ragged": ([tmp_path / "ragged.csv", *out], "ragged.csv"),
+        "foreign model": ([csv, *out, "--model", tmp_path / "foreign.unfade"], "not a model"),
+        "other columns": ([tmp_path / "wide.csv", *out, "--model", tmp_path / "m.unfade"], "feature names"),
+        "negative noise": ([csv, *out, "--noise", "-1"], "at least 0"),
+        "wrong noise": ([csv, *out, "--noise", "loud"], "--noise takes"),
+        "no draws": ([csv, *out, "--draws", "0"], "at least 1"),
+        "taken name": ([tmp_path / "draw.csv", *out, "--draws-to", tmp_path / "d.csv"], "Rename"),
+        "no folder": ([csv, "-o", tmp_path / "no" / "out.csv"], "does not exist"),
+        "wrong ending": ([csv, "-o", tmp_path / "out.xlsx"], "ends in"),
+        "wrong method": ([csv, *out, "--method", "magic"], "method must be"),
+    }[what]
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["missing file", "text", "inf", "nothing observed", "ragged", "foreign model", "other columns", "negative noise",
+     "wrong noise", "no draws", "taken name", "no folder", "wrong ending", "wrong method"],
+)  # fmt: skip
+def test_bad_input_gets_a_sentence_an_exit_code_and_no_output(tmp_path, csv, what):
+    arguments, message = bad(tmp_path, csv, what)
+    before = sorted(tmp_path.iterdir())
+    result = run("recover", *arguments, *FAST)
+    assert result.exit_code == 3, result.output
+    assert message in result.output.replace("\n", " ")
+    assert "Traceback" not in result.output
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_debug_shows_the_error_itself(tmp_path):
+    result = run("recover", tmp_path / "nowhere.csv", "-o", tmp_path / "o.csv", "--debug")
+    assert type(result.exception).__name__ == "InvalidFile"
+
+
+def test_wrong_usage_exits_with_2(csv):
+    assert run("recover", csv).exit_code == 2
+
+
+def test_columns_that_cannot_be_filled_are_said(tmp_path):
+    (tmp_path / "in.csv").write_text("x,y,never\n" + "".join(f"{i},{i * 2},\n" for i in range(20)))
+    result = run("recover", tmp_path / "in.csv", "-o", tmp_path / "out.csv", *FAST)
+    assert result.exit_code == 0
+    assert "'never'" in result.output
+    assert read_table(tmp_path / "out.csv")["never"].null_count == 20
+
+
+def test_interrupting_leaves_nothing(csv, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unfade.estimator.Recoverer.transform", interrupt)
+    result = run("recover", csv, "-o", tmp_path / "out.csv", *FAST)
+    assert result.exit_code == 130
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_an_output_that_exists_is_replaced(csv, tmp_path):
+    (tmp_path / "out.csv").write_text("old")
+    assert run("recover", csv, "-o", tmp_path / "out.csv", *FAST).exit_code == 0
+    assert (tmp_path / "out.csv").read_text().startswith('"depth"') or (tmp_path / "out.csv").read_text().startswith(
+        "depth"
+    )

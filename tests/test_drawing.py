@@ -1,0 +1,50 @@
+"""The same seed gives the same draws, bit for bit, whatever the batch, the order or the number of draws."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import small_table
+
+from unfade.models import Pool
+
+
+@pytest.mark.parametrize("refine", [0, 20])
+def test_draws_of_a_row_hang_on_its_id_alone(fitted, refine):
+    table = small_table(700)
+    ids = np.arange(len(table))
+    whole = fitted.sample(table, 20, refine=refine).values
+    assert np.array_equal(fitted.sample(table, 7, refine=refine).values, whole[:7])
+    for rows in (ids[:1], ids[300:303], ids[::-1], np.random.default_rng(0).permutation(ids)[:513]):
+        part = fitted.sample(table[rows], 20, refine=refine, row_ids=rows).values
+        assert np.array_equal(part, whole[:, rows])
+
+
+def test_draws_differ_between_rows_draws_and_seeds(fitted):
+    table = np.repeat(small_table(1), 3, 0)
+    table[:, 0] = np.nan
+    draws = fitted.sample(table, 5).values[..., 0]
+    assert len(np.unique(draws)) == draws.size
+    assert not np.array_equal(fitted.sample(table, 5, seed=99).values[..., 0], draws)
+
+
+def test_transform_agrees_on_subsets_and_orders(fitted):
+    table = small_table(600)
+    whole = fitted.transform(table)
+    assert np.array_equal(fitted.transform(table[::-1]), whole[::-1])
+    assert np.array_equal(fitted.transform(table[5:6]), whole[5:6])
+
+
+def test_transform_is_the_mean_of_the_draws(fitted):
+    table = small_table(40)
+    draws = fitted.sample(table, 4000, refine=0)
+    gap = np.abs(draws.mean() - fitted.set_params(refine=0).transform(table)) / (draws.values.std(0) + 1e-9)
+    fitted.set_params(refine=20)
+    assert np.nanmean(gap[np.isnan(table)]) < 0.15
+
+
+def test_a_pool_is_picked_from_by_weight():
+    z = torch.arange(4.0)[:, None, None].expand(4, 1, 1)
+    pool = Pool(z, torch.tensor([[0.1], [0.0], [0.6], [0.3]]))
+    picked = pool.pick(torch.randn(20_000, 1, generator=torch.Generator().manual_seed(0))).flatten()
+    shares = torch.bincount(picked.long(), minlength=4) / 20_000
+    assert torch.allclose(shares, torch.tensor([0.1, 0.0, 0.6, 0.3]), atol=0.01)

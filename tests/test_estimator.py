@@ -1,0 +1,179 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from unfade import Architecture, DataNotice, InvalidData, Recoverer
+
+
+def quick(**parameters):
+    return Recoverer(**{"max_steps": 5, "refine": 10, "random_state": 0, "verbose": 0, **parameters})
+
+
+def test_observed_cells_come_back_exactly(table):
+    rec = quick().fit(table)
+    seen = ~np.isnan(table)
+    assert np.array_equal(rec.transform(table)[seen], table[seen])
+    assert all(np.array_equal(draw[seen], table[seen]) for draw in rec.sample(table, 3))
+    assert rec.noise_ == 0
+
+
+def test_noisy_cells_are_denoised(table):
+    rec = quick(noise=3.0).fit(table)
+    seen = ~np.isnan(table)
+    assert not np.array_equal(rec.transform(table)[seen], table[seen])
+    assert rec.noise_ == pytest.approx(3.0)
+
+
+def test_learned_noise_is_in_the_users_units(table):
+    assert quick(noise="learn", scaling="joint-variance").fit(table).noise_ > 0
+    by_column = quick(noise="learn-by-column").fit(table * [1, 10, 100, 1000]).noise_
+    assert by_column.shape == (4,)
+    assert by_column[3] > 100 * by_column[0]
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_frames_come_back_as_they_came(table, kind):
+    columns = {name: table[:, i] for i, name in enumerate(["b", "a", "d", "c"])}
+    frame = kind({k: pa.array(v, from_pandas=True) for k, v in columns.items()} if kind is pa.table else columns)
+    rec = quick().fit(frame)
+    out = rec.transform(frame)
+    assert type(out) is type(frame)
+    assert list(getattr(out, "column_names", getattr(out, "columns", None))) == ["b", "a", "d", "c"]
+    assert np.array_equal(np.asarray(out), rec.sample(frame, 1).values[0]) is False
+    assert type(next(iter(rec.sample(frame, 2)))) is type(frame)
+    assert type(rec.sample(frame, 2).mean()) is type(frame)
+
+
+def test_index_tensors_and_images_come_back(table):
+    frame = pd.DataFrame(table, columns=list("abcd"), index=[f"row {i}" for i in range(len(table))])
+    assert list(quick().fit_transform(frame).index) == list(frame.index)
+    assert isinstance(quick().fit_transform(torch.from_numpy(table)), torch.Tensor)
+    images = table.reshape(-1, 2, 2)
+    rec = quick(scaling="joint-variance").fit(images)
+    assert rec.transform(images).shape == images.shape
+    assert rec.sample(images, 3).values.shape == (3, *images.shape)
+
+
+def test_integer_and_boolean_columns_are_numbers():
+    frame = pd.DataFrame({"count": [1, 2, 3, 4], "flag": [True, False, True, True], "x": [1.0, None, 2.0, 3.0]})
+    assert not quick().fit_transform(frame).isna().any().any()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"method": "magic"}, "method must be one of"),
+        ({"noise": -1.0}, "at least 0"),
+        ({"noise": "infer"}, "belongs to method 'tae-paper'"),
+        ({"scaling": "wrong"}, "scaling must be"),
+        ({"refine": -1}, "refine must be"),
+        ({"refine": 5, "method": "tae-paper"}, "needs p"),
+        ({"max_steps": 0}, "max_steps must be positive"),
+        ({"settings": {"wings": 2}}, "has the settings"),
+        ({"settings": {"posterior": "wrong"}}, "posterior must be one of"),
+        ({"method": "tae-paper", "refine": 0, "settings": {"penalty": "none"}}, "penalty must be"),
+    ],
+)
+def test_bad_parameters_are_refused(table, parameters, message):
+    with pytest.raises(InvalidData, match=message):
+        quick(**parameters).fit(table)
+
+
+def test_bad_questions_are_refused(table, fitted):
+    with pytest.raises(InvalidData, match="n_draws"):
+        fitted.sample(table, 0)
+    with pytest.raises(InvalidData, match="row_ids"):
+        fitted.sample(table, 1, row_ids=[1, 2])
+    with pytest.raises(ValueError, match="features"):
+        fitted.transform(table[:, :2])
+    with pytest.raises(InvalidData, match="as at fit"):
+        quick(scaling="joint-variance").fit(table.reshape(-1, 2, 2)).transform(
+            table.reshape(-1, 4)[:, :2].reshape(-1, 2, 1)
+        )
+
+
+def test_bad_frames_are_refused():
+    with pytest.raises(InvalidData, match="column 'city', got"):
+        quick().fit(pd.DataFrame({"x": [1.0, 2.0], "city": ["Rome", "Oslo"]}))
+    with pytest.raises(InvalidData, match="'x' more than once"):
+        quick().fit(pd.DataFrame([[1.0, 2.0]], columns=["x", "x"]))
+    with pytest.raises(InvalidData, match="column 'x', row 1"):
+        quick().fit(pd.DataFrame({"x": [1.0, np.inf]}))
+    with pytest.raises(InvalidData, match="Nothing is observed"):
+        quick().fit(np.full((3, 2), np.nan))
+
+
+def test_empty_and_constant_columns_are_kept_and_said(table):
+    frame = pd.DataFrame(table, columns=list("abcd")).assign(never=np.nan, always=7.0)
+    frame.loc[0, "always"] = np.nan
+    with pytest.warns(DataNotice) as said:
+        rec = quick().fit(frame)
+    assert any("'never'" in str(w.message) and "left missing" in str(w.message) for w in said)
+    assert any("'always'" in str(w.message) for w in said)
+    out = rec.transform(frame)
+    assert out["never"].isna().all()
+    assert (out["always"] == 7).all()
+    assert not out[list("abcd")].isna().any().any()
+
+
+def test_only_constant_columns_need_no_model():
+    with pytest.warns(DataNotice):
+        rec = quick().fit([[1.0, 2.0], [1.0, np.nan]])
+    assert rec.transform([[1.0, np.nan]]).tolist() == [[1.0, 2.0]]
+    assert rec.sample([[np.nan, np.nan]], 3).values.shape == (3, 1, 2)
+
+
+def test_a_row_with_nothing_observed_gets_draws_of_the_prior():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(800, 1)) @ np.ones((1, 3)) + 0.3 * rng.normal(size=(800, 3)) + 50
+    table[rng.random(table.shape) < 0.3] = np.nan
+    rec = quick(max_steps=600, refine=200).fit(table)
+    draws = rec.sample(np.full((1, 3), np.nan), 500).values[:, 0]
+    assert np.allclose(draws.mean(0), 50, atol=0.4)
+    assert np.allclose(draws.std(0), 1.04, atol=0.35)
+    assert np.corrcoef(draws.T)[0, 1] > 0.6
+
+
+def test_one_column_one_row_and_another_order(table):
+    assert quick().fit_transform(table[:, :1]).shape == (len(table), 1)
+    frame = pd.DataFrame(table, columns=list("abcd"))
+    rec = quick().fit(frame)
+    assert rec.transform(frame.iloc[[0]]).shape == (1, 4)
+    moved = rec.transform(frame[list("dbca")])
+    assert list(moved.columns) == list("abcd")
+    assert np.array_equal(moved.to_numpy(), rec.transform(frame).to_numpy())
+    with pytest.raises(ValueError, match="feature names"):
+        rec.transform(frame.rename(columns={"a": "z"}))
+
+
+def test_scikit_learn_tools(table):
+    y = np.nan_to_num(table).sum(1)
+    search = GridSearchCV(make_pipeline(quick(), LinearRegression()), {"recoverer__method": ["tae", "miwae"]}, cv=2)
+    assert np.isfinite(search.fit(table, y).best_score_)
+    rec = clone(quick(architecture=Architecture(latent=2, hidden=(8,)))).set_output(transform="pandas")
+    assert isinstance(rec.fit_transform(table), pd.DataFrame)
+    assert list(quick().fit(table).get_feature_names_out()) == ["x0", "x1", "x2", "x3"]
+
+
+def test_time_budget_and_chosen_steps(table):
+    rec = quick(max_steps=None, max_seconds=2).fit(table)
+    assert sum(history.seconds for history in rec.histories_) < 4
+    assert np.isfinite(rec.transform(table)).all()
+
+
+def test_same_seed_same_fit(table):
+    assert np.array_equal(quick().fit_transform(table), quick().fit_transform(table))
+    assert not np.array_equal(quick().fit_transform(table), quick(random_state=1).fit_transform(table))
+
+
+def test_progress_is_shown_or_not(table, capsys):
+    quick(verbose=1).fit(table)
+    quick(verbose=0).fit(table)
+    assert capsys.readouterr().out == ""

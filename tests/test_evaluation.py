@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+import torch
+from linear_gaussian import make
+
+from unfade import InvalidData
+from unfade.corruption import GaussianNoise
+from unfade.evaluation import evaluate, reconstruction_elbo
+from unfade.methods import Architecture, Task, fit_method
+from unfade.scores import coverage_due, crps, energy_distance, energy_score
+from unfade.training import TrainingConfig
+
+
+def test_crps_equals_its_definition():
+    draws, truth = torch.randn(7, 5), torch.randn(5)
+    pairs = (draws[:, None] - draws[None]).abs().sum((0, 1)) / (2 * 7 * 6)
+    assert torch.allclose(crps(draws, truth), (draws - truth).abs().mean(0) - pairs, atol=1e-6)
+
+
+def test_crps_agrees_with_scoringrules():
+    scoringrules = pytest.importorskip("scoringrules")
+    draws, truth = torch.randn(9, 50), torch.randn(50)
+    peer = scoringrules.crps_ensemble(truth.numpy(), draws.numpy().T, estimator="fair")
+    assert np.allclose(crps(draws, truth).numpy(), peer, atol=1e-5)
+
+
+def test_energy_score_of_one_cell_is_crps():
+    draws, truth = torch.randn(9, 4, 3), torch.randn(4, 3)
+    cells = torch.zeros(4, 3, dtype=torch.bool)
+    cells[:, 1] = True
+    assert torch.allclose(energy_score(draws, truth, cells), crps(draws, truth)[:, 1], atol=1e-5)
+
+
+def test_scores_are_proper():
+    """The exact predictive distribution scores better than one too narrow, too wide or shifted."""
+    truth = torch.randn(20_000, generator=torch.Generator().manual_seed(0))
+    noise = torch.randn(20, 20_000, generator=torch.Generator().manual_seed(1))
+    scores = [crps(scale * noise + shift, truth).mean() for scale, shift in ((1, 0), (0.5, 0), (2, 0), (1, 0.5))]
+    assert scores[0] == min(scores)
+
+
+def test_coverage_of_exact_draws_is_what_is_due():
+    rng = np.random.default_rng(0)
+    for m in (20, 60):
+        result = evaluate(rng.normal(size=(m, 3000, 5)), rng.normal(size=(3000, 5)), cells="all")
+        assert abs(result.coverage - coverage_due(0.9, m)) < 0.01
+        assert result.coverage_due == coverage_due(0.9, m)
+
+
+def test_cells_and_units():
+    truth = np.zeros((2, 2))
+    observed = np.array([[1.0, np.nan], [np.nan, 1.0]])
+    draws = np.array([[[1.0, 2.0], [2.0, 1.0]]] * 3)
+    assert evaluate(draws, truth, observed, cells="missing").rmse == 2
+    assert evaluate(draws, truth, observed, cells="observed").rmse == 1
+    assert evaluate(draws, truth, ~np.isnan(observed), cells="missing", unit=2.0).mae == 1
+    assert evaluate(draws, truth, observed, cells="observed", peak=10).psnr == pytest.approx(20)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cells": "some"}, "cells must be"),
+        ({"observed": None}, "which entries"),
+        ({"truth": np.zeros((3, 2))}, "do not match"),
+    ],
+)
+def test_bad_questions_are_refused(change, message):
+    question = {"draws": np.zeros((2, 2, 2)), "truth": np.zeros((2, 2)), "observed": np.ones((2, 2), bool)}
+    with pytest.raises(InvalidData, match=message):
+        evaluate(**{**question, **change})
+
+
+def test_energy_distance_is_zero_for_equal_laws_and_not_for_others():
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, 1500, 2, generator=generator)
+    assert abs(energy_distance(first, second)) < 0.02
+    assert energy_distance(first, second + 1) > 0.3
+
+
+def test_reconstruction_elbo_stays_below_the_posteriors_own_density():
+    model, clean, obs = make(2000)
+    architecture = Architecture(latent=2, hidden=(64, 64), decoder_hidden=(), skip=True, shared_variance=True)
+    task = Task(obs, GaussianNoise(0.3), architecture, TrainingConfig(steps=1500), seed=0, fixed_steps=True)
+    posterior = fit_method("tae", task, {})
+    score = reconstruction_elbo(posterior, obs, clean, architecture, TrainingConfig(steps=1500))
+    mean, covariance = model.posterior(obs)
+    exact = torch.distributions.MultivariateNormal(mean, covariance).log_prob(clean.double()).mean()
+    assert exact - 1.0 < score.elbo < exact + 3 * score.standard_error
+    assert score.variance_floor == pytest.approx(np.exp(-10))

@@ -1,0 +1,124 @@
+"""Draws against the exact posterior of linear-Gaussian data: mean, spread, coverage, ranks, a classifier."""
+
+import pytest
+import torch
+from linear_gaussian import make
+from sklearn.model_selection import cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+
+from unfade.corruption import GaussianNoise
+from unfade.drawing import draw_blocks
+from unfade.methods import Architecture, Task, fit_method
+from unfade.models import PriorLVM
+from unfade.objectives import TAE
+from unfade.scores import covered, crps
+from unfade.training import TrainingConfig
+
+ARCHITECTURE = Architecture(latent=2, hidden=(64, 64), decoder_hidden=(), skip=True, shared_variance=True)
+ROWS = 400
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make(4000)
+
+
+def draw(posterior, obs, draws=1000, refine=0):
+    blocks = draw_blocks(posterior, obs, draws, 0, torch.arange(len(obs)), refine)
+    return torch.cat([values for _, values in blocks], 1).double()
+
+
+def compare(data, draws):
+    """Error of the mean in exact sd, ratio of sd, 90 % coverage, CRPS relative to exact draws; on missing cells."""
+    model, clean, obs = data
+    obs, truth, missing = obs[:ROWS], clean[:ROWS].double(), ~obs.observed[:ROWS]
+    mean, covariance = model.posterior(obs)
+    sd = covariance.diagonal(dim1=1, dim2=2).sqrt()
+    exact = mean + sd * torch.randn(draws.shape, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+    error = ((draws.mean(0) - mean) / sd)[missing].abs().mean()
+    ratio = (draws.std(0) / sd)[missing].mean()
+    coverage = covered(draws[:, missing], truth[missing], 0.9).double().mean()
+    return (
+        error.item(),
+        ratio.item(),
+        coverage.item(),
+        (crps(draws, truth)[missing].mean() / crps(exact, truth)[missing].mean()).item(),
+    )
+
+
+def fit(data, name, **settings):
+    task = Task(data[2], GaussianNoise(0.3), ARCHITECTURE, TrainingConfig(steps=3000), seed=0, fixed_steps=True)
+    return fit_method(name, task, settings)
+
+
+@pytest.fixture(scope="module")
+def tae(data):
+    return fit(data, "tae", weights=10)
+
+
+def test_miwae_with_resampling_meets_the_exact_posterior(data):
+    error, ratio, coverage, relative = compare(data, draw(fit(data, "miwae", weights=10), data[2][:ROWS], refine=500))
+    print(f"miwae refine 500: error {error:.3f}, sd ratio {ratio:.3f}, coverage {coverage:.3f}, CRPS ratio {relative:.3f}")
+    assert error < 0.15
+    assert 0.96 < ratio < 1.05
+    assert 0.875 < coverage < 0.925
+    assert relative < 1.02
+
+
+@pytest.mark.parametrize("refine", [0, 500])
+def test_tae_meets_the_exact_posterior(data, tae, refine):
+    error, ratio, coverage, relative = compare(data, draw(tae, data[2][:ROWS], refine=refine))
+    print(
+        f"tae refine {refine}: error {error:.3f}, sd ratio {ratio:.3f}, coverage {coverage:.3f}, CRPS ratio {relative:.3f}"
+    )
+    assert error < 0.15
+    assert 0.95 < ratio < 1.05
+    assert 0.875 < coverage < 0.925
+    assert relative < 1.02
+
+
+def test_exact_bound_meets_the_exact_posterior(data):
+    posterior = fit(data, "tae", weights=10, posterior="bound", posterior_weights=8, posterior_share=0.5)
+    error, ratio, coverage, relative = compare(data, draw(posterior, data[2][:ROWS]))
+    print(f"exact bound: error {error:.3f}, sd ratio {ratio:.3f}, coverage {coverage:.3f}, CRPS ratio {relative:.3f}")
+    assert error < 0.30
+    assert 0.95 < ratio < 1.08
+    assert 0.875 < coverage < 0.93
+    assert relative < 1.09
+
+
+def test_a_blind_decoder_is_caught(data):
+    """The same bound with q(x|z) that does not see y: too narrow by far. The tolerances above can fail."""
+    task = Task(data[2], GaussianNoise(0.3), ARCHITECTURE, TrainingConfig(steps=1500), seed=0)
+    posterior = task.posterior(conditioned=False)
+    prior = PriorLVM(ARCHITECTURE.encoder(8), ARCHITECTURE.decoder(8))
+    task.run(posterior, TAE(prior, ARCHITECTURE.encoder(24), weights=1))
+    _, ratio, coverage, _ = compare(data, draw(posterior, data[2][:ROWS]))
+    assert ratio < 0.8
+    assert coverage < 0.8
+
+
+def test_ranks_of_the_truth_are_flat(data, tae):
+    """Simulation-based calibration: one missing cell a row, the rank of its truth among 99 draws."""
+    _, clean, obs = data
+    rows = (~obs.observed).any(1).nonzero().flatten()[:2000]
+    cell = (~obs.observed[rows]).int().argmax(1)
+    draws = draw(tae, obs[rows], draws=99, refine=200)
+    ranks = (draws[:, range(len(rows)), cell] < clean[rows, cell]).sum(0)
+    shares = torch.histc(ranks.double(), bins=10, min=0, max=99.999) / len(rows)
+    assert (shares - 0.1).abs().max() < 0.03  # sd of a share is 0.0067
+
+
+def test_a_classifier_cannot_tell_draws_from_the_exact_posterior(data, tae):
+    model, _, obs = data
+    some = obs[:5]
+    mean, covariance = model.posterior(some)
+    generator = torch.Generator().manual_seed(0)
+    draws = draw(tae, some, draws=500, refine=500)
+    for i in range(len(some)):
+        factor = torch.linalg.cholesky(covariance[i])
+        exact = mean[i] + torch.randn(500, 8, generator=generator, dtype=torch.double) @ factor.T
+        both = torch.linalg.solve_triangular(factor, (torch.cat([draws[:, i], exact]) - mean[i]).T, upper=False).T
+        labels = torch.arange(1000) >= 500
+        accuracy = cross_val_score(KNeighborsClassifier(20), both.numpy(), labels.numpy(), cv=5).mean()
+        assert accuracy < 0.6

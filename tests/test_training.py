@@ -1,0 +1,157 @@
+import math
+
+import pytest
+import torch
+from linear_gaussian import make
+
+from unfade.corruption import GaussianNoise
+from unfade.errors import InvalidData, TrainingFailed
+from unfade.methods import METHODS, Architecture, Task, fit_method
+from unfade.objectives import MIWAE, Bound, Objective
+from unfade.training import TrainingConfig, batches, choose_steps, train
+
+TINY = Architecture(latent=2, hidden=(16,), prior_hidden=(8,), prior_latent=2)
+
+
+def task(steps=60, **changes):
+    _, _, obs = make(300)
+    config = TrainingConfig(steps=steps, check_every=10, **changes)
+    return Task(obs, GaussianNoise(0.3), TINY, config, seed=0, fixed_steps=True)
+
+
+def weights(module):
+    return torch.cat([p.detach().flatten() for p in module.parameters()])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_trains_and_is_reproducible(name):
+    first, second = (fit_method(name, task(), {}) for _ in range(2))
+    assert torch.equal(weights(first), weights(second))
+    assert torch.isfinite(weights(first)).all()
+
+
+def test_training_improves_the_value():
+    t = task(steps=300)
+    t.run(t.posterior(), MIWAE(5))
+    values = t.histories[0].terms["value"]
+    assert values[-1] > values[0] + 1
+    assert t.histories[0].steps[-1] == 300
+
+
+def test_global_random_state_is_left_alone():
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    fit_method("tae", task(), {})
+    assert torch.equal(torch.rand(4), expected)
+
+
+def test_unknown_settings_are_refused():
+    with pytest.raises(InvalidData, match="has the settings"):
+        fit_method("mvae", task(), {"wings": 2})
+
+
+class Breaks(Objective):
+    """MIWAE whose value is not finite at some calls."""
+
+    def __init__(self, when):
+        super().__init__()
+        self.when, self.calls, self.inner = when, 0, MIWAE(2)
+
+    def forward(self, posterior, obs, normals, warmup=1.0):
+        self.calls += 1
+        bound = self.inner(posterior, obs, normals)
+        return Bound(bound.value * (math.nan if self.when(self.calls) else 1.0), {})
+
+
+def test_a_value_that_is_not_finite_backs_off():
+    t = task()
+    posterior = t.posterior()
+    t.run(posterior, Breaks(lambda call: call == 25))
+    assert torch.isfinite(weights(posterior)).all()
+
+
+def test_a_value_that_stays_non_finite_ends_with_an_error():
+    t = task(steps=200)
+    posterior = t.posterior()
+    with pytest.raises(TrainingFailed, match="not finite"):
+        t.run(posterior, Breaks(lambda call: call > 25))
+
+
+def test_ctrl_c_keeps_what_is_there():
+    t = task(steps=200)
+    posterior = t.posterior()
+    before = weights(posterior).clone()
+
+    def interrupt(progress):
+        if progress.step == 50:
+            raise KeyboardInterrupt
+
+    history = train(posterior, MIWAE(2), t.obs, t.training, on_step=interrupt)
+    assert "interrupted" in history.ended
+    assert torch.isfinite(weights(posterior)).all()
+    assert not torch.equal(weights(posterior), before)
+
+
+def test_time_budget_ends_a_run():
+    t = task(steps=10**6, max_seconds=0.5)
+    history = train(t.posterior(), MIWAE(2), t.obs, t.training)
+    assert history.seconds < 5
+    assert "out of time" in history.ended
+
+
+def test_progress_tells_time_left():
+    seen = []
+    t = task()
+    train(t.posterior(), MIWAE(2), t.obs, t.training, on_step=lambda progress: seen.append(progress))
+    assert [p.step for p in seen] == [10, 20, 30, 40, 50, 60]
+    assert seen[-1].seconds_left == pytest.approx(0, abs=1e-6)
+    assert all(p.seconds_left >= 0 for p in seen)
+
+
+def test_schedules():
+    config = TrainingConfig(learning_rate=1.0, decay=0.5, warmup=(0.1, 0.2, 0.01))
+    assert [config.rate_at(p) for p in (0, 0.5, 0.75, 1)] == [1, 1, 0.5, 0]
+    assert [round(config.warmup_at(p), 4) for p in (0, 0.1, 0.15, 0.2, 1)] == [0.01, 0.01, 0.505, 1, 1]
+    assert TrainingConfig().warmup_at(0) == 1
+
+
+def test_batches_see_every_row_once_a_pass():
+    stream = batches(10, 3, torch.Generator().manual_seed(0))
+    one_pass = torch.cat([next(stream) for _ in range(3)])
+    assert len(one_pass.unique()) == 9
+    assert len(next(batches(2, 5, torch.Generator().manual_seed(0)))) == 2
+
+
+def test_chosen_steps_stop_where_held_out_cells_get_worse():
+    _, _, obs = make(60)
+    wide = Architecture(latent=8, hidden=(64, 64))
+    t = Task(obs, GaussianNoise(0.01), wide, TrainingConfig(steps=3000), seed=0, refine=20)
+    assert choose_steps(t.posterior(), MIWAE(5), obs, t.training, refine=20) < 2500
+
+
+def test_chosen_steps_leave_the_model_alone():
+    t = task()
+    posterior = t.posterior()
+    before = weights(posterior).clone()
+    choose_steps(posterior, MIWAE(2), t.obs, t.training)
+    assert torch.equal(weights(posterior), before)
+
+
+def test_noise_is_found_where_it_can_be_told():
+    generator = torch.Generator().manual_seed(0)
+    factor = torch.randn(2000, 1, generator=generator)
+    clean = factor * torch.tensor([1.0, -1.0, 0.7, 0.5, 1.2, 0.9])  # no spread of their own
+    observed = torch.rand(clean.shape, generator=generator) > 0.2
+    from unfade.randomness import generator_normals
+
+    obs = GaussianNoise(0.3).corrupt(clean, observed, generator_normals(generator))
+    t = Task(
+        obs,
+        GaussianNoise(torch.full((1,), 0.8), learn=True),
+        Architecture(latent=4, hidden=(64, 64), skip=True),
+        TrainingConfig(steps=5000),
+        0,
+    )
+    t.learn_noise(posterior := t.posterior(), MIWAE(8))
+    assert abs(float(posterior.corruption.std) - 0.3) < 0.03
