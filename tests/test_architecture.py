@@ -8,7 +8,30 @@ import pytest
 import unfade
 
 SOURCE = Path(unfade.__file__).parent
-ORDER = ["errors", "randomness", "observations", "scores", "tables", "corruption", "networks", "conditionals", "models", "objectives", "training", "methods", "drawing", "draws", "storage", "files", "progress", "estimator", "evaluation", "demo", "__init__", "cli"]
+ORDER = [
+    "errors",
+    "randomness",
+    "observations",
+    "scores",
+    "tables",
+    "corruption",
+    "networks",
+    "conditionals",
+    "models",
+    "objectives",
+    "training",
+    "methods",
+    "drawing",
+    "draws",
+    "storage",
+    "files",
+    "progress",
+    "estimator",
+    "evaluation",
+    "demo",
+    "__init__",
+    "cli",
+]
 
 
 def imported(module: str) -> set[str]:

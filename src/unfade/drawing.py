@@ -20,7 +20,7 @@ _ENTRIES = 2**21  # entries of x that are in memory together, roughly
 def draw_blocks(
     posterior: PosteriorLVM | None, obs: Observations, draws: int, seed: int, rows: Tensor, refine: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of draws, one after another: (which samples, values (draws, samples in block, *event)). rows: one key a sample."""
+    """Blocks of (which samples, draws of them (draws, samples in block, *event)). rows: one key a sample."""
 
     def work(model: PosteriorLVM, block: Observations, keys: Tensor, pool: Pool | None) -> Tensor:
         chunks = [
@@ -37,7 +37,7 @@ def draw_blocks(
 def mean_blocks(
     posterior: PosteriorLVM | None, obs: Observations, draws: int, seed: int, rows: Tensor, refine: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of posterior means: (which samples, values (samples in block, *event))."""
+    """Blocks of (which samples, posterior means of them (samples in block, *event))."""
 
     def work(model: PosteriorLVM, block: Observations, keys: Tensor, pool: Pool | None) -> Tensor:
         return model.mean(block, draws, KeyedNormals(seed, keys, stream=8), pool)
