@@ -93,6 +93,23 @@ def test_ctrl_c_keeps_what_is_there():
     assert not torch.equal(weights(posterior), before)
 
 
+@pytest.mark.parametrize("at", [1, 3])
+def test_ctrl_c_ends_the_whole_fit_with_what_is_there(at):
+    calls = []
+
+    def interrupt(progress):
+        calls.append(progress.step)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+
+    t = task(steps=200)
+    t.fixed_steps, t.on_step = at == 3, interrupt
+    posterior = fit_method("tae", t, {})
+    assert len(calls) == at
+    assert t.training.steps == 0
+    assert torch.isfinite(weights(posterior)).all()
+
+
 def test_time_budget_ends_a_run():
     t = task(steps=10**6, max_seconds=0.5)
     history = train(t.posterior(), MIWAE(2), t.obs, t.training)

@@ -136,6 +136,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     on_step=on_step,
                 )
                 self.posterior_, self.histories_ = fit_method(self.method, task, settings), task.histories
+                if not task.training.steps:
+                    warnings.warn("Training was interrupted: what it had reached is kept.", DataNotice, stacklevel=2)
         self.noise_ = self._noise_in_units()
         return self
 

@@ -117,18 +117,25 @@ class Task:
 
     def choose_steps(self, posterior: PosteriorLVM, objective: Objective) -> None:
         """Find the number of steps that predicts held-out observed cells best, unless it is fixed."""
-        if not self.fixed_steps:
+        if self.training.steps and not self.fixed_steps:
             config = self._config(self.training.steps, time_share=0.4)
             objective.to(self.obs.values.device)
             steps = choose_steps(posterior, objective, self.obs, config, self.seed, self.refine, self.on_step)
             self.training = replace(self.training, steps=steps)
 
     def run(self, posterior: PosteriorLVM, objective: Objective, share: float = 1.0, time_share: float = 1.0) -> None:
-        """One stage: train in place, for a share of the steps and of the time that is left."""
+        """One stage: train in place, for a share of the steps and of the time that is left.
+
+        Once a stage was interrupted, the number of steps is 0 and what is there is kept as it is.
+        """
+        if not self.training.steps:
+            return
         config = self._config(max(1, int(self.training.steps * share)), time_share)
         objective.to(self.obs.values.device)
         seed = self.seed + len(self.histories)
         self.histories.append(train(posterior, objective, self.obs, config, seed, self.on_step))
+        if self.histories[-1].interrupted:
+            self.training = replace(self.training, steps=0)
 
     def _config(self, steps: int, time_share: float) -> TrainingConfig:
         seconds = None if self.deadline is None else max(1e-3, time_share * (self.deadline - time.monotonic()))

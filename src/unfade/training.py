@@ -53,6 +53,7 @@ class History:
     terms: dict[str, list[float]] = field(default_factory=dict)
     seconds: float = 0.0
     ended: str = "ran all steps"
+    interrupted: bool = False
 
     def add(self, step: int, means: dict[str, float]) -> None:
         """Append one stretch."""
@@ -145,7 +146,7 @@ def train(
                     history.ended = f"ended by its callback after {step + 1} of {config.steps} steps"
                     break
     except KeyboardInterrupt:
-        history.ended = f"interrupted after {step} of {config.steps} steps"
+        history.ended, history.interrupted = f"interrupted after {step} of {config.steps} steps", True
         trained.load_state_dict(good)
     else:
         if step < config.steps and history.ended == "ran all steps":
@@ -190,6 +191,7 @@ def choose_steps(
 
     A copy is trained at a constant rate on nine tenths of the observed cells and scored on the rest at
     steps that grow by a quarter each time; it ends early once four scores in a row were no better.
+    Interrupted, it hands over what it has trained and answers 0: nothing more is to be done.
     """
     generator = torch.Generator(obs.values.device).manual_seed(seed)
     held = obs.observed & (torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < 0.1)
@@ -208,7 +210,9 @@ def choose_steps(
         scores[progress.step] = _held_out_crps(trial, part[rows], obs[rows].only(held[rows]), refine, seed)
         return sum(step > min(scores, key=scores.__getitem__) for step in scores) >= 4
 
-    train(trial, trial_objective, part, replace(config, decay=0.0), seed, watch)
+    if train(trial, trial_objective, part, replace(config, decay=0.0), seed, watch).interrupted:
+        posterior.load_state_dict(trial.state_dict())
+        return 0
     return min(scores, key=scores.__getitem__) if scores else config.steps
 
 
