@@ -75,7 +75,7 @@ def test_integer_and_boolean_columns_are_numbers():
         ({"scaling": "wrong"}, "scaling must be"),
         ({"refine": -1}, "refine must be"),
         ({"refine": 5, "method": "tae-paper"}, "needs p"),
-        ({"max_steps": 0}, "max_steps must be positive"),
+        ({"max_steps": 0}, "max_steps must be a positive"),
         ({"settings": {"wings": 2}}, "has the settings"),
         ({"settings": {"posterior": "wrong"}}, "posterior must be one of"),
         ({"method": "tae-paper", "refine": 0, "settings": {"penalty": "none"}}, "penalty must be"),

@@ -1,7 +1,8 @@
 """The command line: each command one call into the package.
 
 Exit codes: 0 done; 1 something unexpected (a defect: run with --debug); 2 wrong usage; 3 the data or a
-file cannot be used as given; 4 training failed; 130 interrupted.
+file cannot be used as given; 4 training failed; 130 interrupted (during training: what it had reached is
+kept and written; at any other time nothing is written).
 """
 
 import json
@@ -128,7 +129,7 @@ def recover(
     draws_to: Annotated[Path | None, typer.Option(help="Long table of draws: columns draw, row, then the data's.")] = None,
     model: Annotated[Path | None, typer.Option(help="Use this fitted model instead of fitting.")] = None,
     save: Annotated[Path | None, typer.Option(help="Save the fitted model here.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")] = 0,
     max_steps: Annotated[int | None, typer.Option(help="Training steps; chosen by held-out cells where not given.")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Time budget of the fit.")] = None,
     quiet: Quiet = False,
@@ -149,12 +150,24 @@ def recover(
                 check_output(path)
         if save is not None:
             check_writable(save)
+        if len({path for path in (output, draws_to, save) if path is not None}) < sum(
+            p is not None for p in (output, draws_to, save)
+        ):
+            raise InvalidData("-o, --draws-to and --save must be different files.")
         table = read_table(data)
+        if isinstance(table, np.ndarray) and table.ndim > 2 and output.suffix not in (".npy", ".npz"):
+            raise InvalidData(
+                f"{data} holds an array of shape {table.shape}: write it to .npy or .npz, not to {output.name}."
+            )
         if draws_to is not None and (taken := {"draw", "row"} & set(_names(table))):
             raise InvalidData(
                 f"--draws-to needs the names draw and row for itself, but {data} has {sorted(taken)}. Rename them."
             )
         if model is not None:
+            if (noise, method, scaling, max_steps, max_seconds) != ("none", "tae", "variance", None, None):
+                out.note(
+                    f"{model} is fitted already: --noise, --method, --scaling and --max-* have no effect with --model."
+                )
             rec = Recoverer.load(model)
         else:
             rec = Recoverer(
@@ -187,13 +200,15 @@ def recover(
             output=str(output), draws_to=draws_to and str(draws_to), model=save and str(save),
             steps=[history.steps[-1] for history in rec.histories_ if history.steps],
         )  # fmt: skip
+        if model is None and rec.interrupted_:
+            raise typer.Exit(EXIT_INTERRUPTED)
 
 
 @app.command()
 def demo(
     toy: Annotated[bool, typer.Option("--toy", help="The two-dimensional experiment of the paper's figure 1(b).")] = False,
     folder: Annotated[Path, typer.Option("-o", "--output", help="Folder for the pictures.")] = Path("unfade-demo"),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")] = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,

@@ -89,7 +89,7 @@ class GaussianNoise(Corruption):
     def __init__(self, std: Tensor | float = 0.0, learn: bool = False):
         super().__init__()
         std = torch.as_tensor(std, dtype=torch.float32)
-        self.register_buffer("exact", std == 0)
+        self.register_buffer("exact", std < 1e-15)  # smaller ones would vanish when squared in single precision
         self.pins = bool(self.exact.any())
         # A level shared by all samples must learn ten times faster than the networks; Adam's steps are of
         # one size in each parameter, so the parameter is the logarithm in tens.
@@ -185,6 +185,8 @@ def mask_given_others(clean: Tensor, missing: float, generator: torch.Generator)
     """At random given other columns (MAR): the first half of the columns is seen, the rest hidden more
     often where a random combination of the first half is large. clean: (samples, features)."""
     drivers = clean.shape[1] // 2
+    if missing * clean.shape[1] > clean.shape[1] - drivers:
+        raise InvalidData(f"Half of the columns stay seen, so at most half of the entries can be hidden, got {missing}.")
     weights = torch.randn(drivers, clean.shape[1] - drivers, generator=generator)
     score = _standardised(clean[:, :drivers]) @ weights.to(clean.dtype)
     hidden = _hide_large(score, missing * clean.shape[1] / (clean.shape[1] - drivers), generator)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from unfade.models import Pool, PosteriorLVM
 from unfade.observations import Observations
-from unfade.randomness import KeyedNormals
+from unfade.randomness import KeyedNormals, Normals
 
 _DRAWS = 16  # draws that go through the networks together
 _ENTRIES = 2**21  # entries of x that are in memory together, roughly
@@ -40,12 +40,12 @@ def mean_blocks(
     """Blocks of (which samples, posterior means of them (samples in block, *event))."""
 
     def work(model: PosteriorLVM, block: Observations, keys: Tensor, pool: Pool | None) -> Tensor:
-        return model.mean(block, draws, KeyedNormals(seed, keys, stream=8), pool)
+        return model.mean(block, draws, _mirrored(KeyedNormals(seed, keys, stream=8)), pool)
 
     if posterior is None:
         yield slice(0, len(obs)), obs.values
         return
-    yield from _blocks(posterior, obs, seed, rows, refine, work)
+    yield from _blocks(posterior, obs, seed, rows, refine, work, draws, _mirrored)
 
 
 def _blocks(
@@ -55,21 +55,33 @@ def _blocks(
     rows: Tensor,
     refine: int,
     work: Callable[[PosteriorLVM, Observations, Tensor, Pool | None], Tensor],
+    together: int = _DRAWS,
+    pool_normals: Callable[[Normals], Normals] = lambda normals: normals,
 ) -> Iterator[tuple[slice, Tensor]]:
     model = (posterior.model or posterior) if refine else posterior
     device = next(posterior.parameters()).device
-    size = _block_size(obs.event_shape.numel(), refine)
-    with torch.inference_mode():
-        for start in range(0, len(obs), size):
-            stop = min(start + size, len(obs))
-            padded = torch.arange(start, start + size).clamp(max=len(obs) - 1)
+    size = _block_size(obs.event_shape.numel(), max(refine, together))
+    for start in range(0, len(obs), size):
+        stop = min(start + size, len(obs))
+        padded = torch.arange(start, start + size).clamp(max=len(obs) - 1)
+        with torch.inference_mode():
             block, keys = obs[padded].to(device), rows[padded].to(device)
-            pool = model.pool(block, refine, KeyedNormals(seed, keys)) if refine else None
-            values = work(model, block, keys, pool)
-            yield slice(start, stop), values.narrow(-1 - len(obs.event_shape), 0, stop - start).cpu()
+            pool = model.pool(block, refine, pool_normals(KeyedNormals(seed, keys))) if refine else None
+            values = work(model, block, keys, pool).narrow(-1 - len(obs.event_shape), 0, stop - start).cpu()
+        yield slice(start, stop), values
 
 
-def _block_size(entries: int, refine: int) -> int:
-    """Rows a block, a power of two between 8 and 512: it hangs on the model and on `refine` alone."""
-    fit = _ENTRIES // (entries * max(refine, _DRAWS))
-    return max(8, min(512, 1 << max(fit, 1).bit_length() - 1))
+def _block_size(entries: int, together: int) -> int:
+    """Rows a block, a power of two up to 128: it hangs on the model and on how many z a row has at once."""
+    fit = _ENTRIES // (entries * together)
+    return min(128, 1 << max(fit, 1).bit_length() - 1)
+
+
+def _mirrored(normals: Normals) -> Normals:
+    """Numbers in pairs of opposite sign along the first axis: their mean is 0, so errors they cause mostly cancel."""
+
+    def half(count: int, *shape: int) -> Tensor:
+        numbers = normals((count + 1) // 2, *shape)
+        return torch.cat([numbers, -numbers])[:count]
+
+    return half

@@ -114,40 +114,39 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Train on corrupted data alone. X: (samples, *event), NaN = missing; y is ignored."""
         self._check_parameters()
         obs, _ = self._door(X, reset=True)
-        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.space_ = ModelSpace.fit(obs, self.scaling)
-        self._say_what_is_not_modelled()
-        corruption, settings = self._corruption()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        space = ModelSpace.fit(obs, self.scaling)
+        self._say_what_is_not_modelled(space)
         method = METHODS[self.method]
-        self.architecture_ = self.architecture or method.architecture or architecture_for(self.space_.features)
-        config = self.training or TrainingConfig()
-        self.posterior_, self.histories_ = None, []
-        if self.space_.features:
-            with progress_bar(self.verbose > 0) as on_step:
-                task = Task(
-                    self.space_.enter(obs).to(self._device()),
-                    corruption,
-                    self.architecture_,
-                    replace(config, steps=self.max_steps or config.steps),
-                    self.seed_,
-                    refine=self._refine(),
-                    fixed_steps=self.max_steps is not None,
-                    deadline=self.max_seconds and time.monotonic() + self.max_seconds,
-                    on_step=on_step,
-                )
-                self.posterior_, self.histories_ = fit_method(self.method, task, settings), task.histories
-                if not task.training.steps:
-                    warnings.warn("Training was interrupted: what it had reached is kept.", DataNotice, stacklevel=2)
+        config = self.training or method.training
+        corruption, settings = self._corruption(space)
+        task = Task(
+            space.enter(obs).to(self._device()),
+            corruption,
+            self.architecture or method.architecture or architecture_for(len(obs), space.features),
+            replace(config, steps=int(self.max_steps or config.steps)),
+            seed,
+            refine=self._refine(),
+            fixed_steps=self.max_steps is not None,
+            deadline=self.max_seconds and time.monotonic() + self.max_seconds,
+        )
+        with progress_bar(self.verbose > 0) as task.on_step:
+            posterior = fit_method(self.method, task, settings) if space.features else None
+        if task.interrupted:
+            warnings.warn("Training was interrupted: what it had reached is kept.", DataNotice, stacklevel=2)
+        self.seed_, self.space_, self.posterior_ = seed, space, posterior
+        self.architecture_, self.histories_, self.interrupted_ = task.architecture, task.histories, task.interrupted
         self.noise_ = self._noise_in_units()
         return self
 
     def transform(self, X: Any) -> Any:
         """Posterior mean of the clean data, in the kind of container that X is."""
         obs, container = self._door(X, reset=False)
-        means = np.empty(obs.values.shape)
-        rows = torch.zeros(len(obs), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
-        for where, values in mean_blocks(self.posterior_, self.space_.enter(obs), 100, self.seed_, rows, self._refine()):
-            means[where] = self.space_.leave(values, obs[where], self._exact())
+        means, todo = self._start(obs)
+        rows = torch.zeros(len(todo), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
+        blocks = mean_blocks(self.posterior_, self.space_.enter(obs[todo]), 100, self.seed_, rows, self._refine())
+        for where, values in blocks:
+            means[todo[where].numpy()] = self.space_.leave(values, obs[todo[where]], self._exact()).numpy()
         return container.wrap(means)
 
     def sample(
@@ -171,11 +170,14 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         rows = torch.as_tensor(np.array(range(len(obs)) if row_ids is None else row_ids))
         if rows.shape != (len(obs),) or rows.is_floating_point():
             raise InvalidData(f"row_ids must hold one whole number a row ({len(obs)}), got {row_ids!r}.")
-        seed = self.seed_ if seed is None else seed
-        draws = np.empty((n_draws, *obs.values.shape), container.dtype)
-        blocks = draw_blocks(self.posterior_, self.space_.enter(obs), n_draws, seed, rows, self._refine(refine))
+        if seed is not None and not (isinstance(seed, (int, np.integer)) and 0 <= seed < 2**63):
+            raise InvalidData(f"seed must be a whole number of at least 0, got {seed!r}.")
+        seed = self.seed_ if seed is None else int(seed)
+        start, todo = self._start(obs)
+        draws = np.repeat(start[None].astype(container.dtype), n_draws, 0)
+        blocks = draw_blocks(self.posterior_, self.space_.enter(obs[todo]), n_draws, seed, rows[todo], self._refine(refine))
         for where, values in blocks:
-            draws[:, where] = self.space_.leave(values, obs[where], self._exact())
+            draws[:, todo[where].numpy()] = self.space_.leave(values, obs[todo[where]], self._exact()).numpy()
         return Draws(draws, container)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -187,7 +189,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if posterior is not None:
             tensors |= {f"posterior.{name}": value.cpu() for name, value in posterior.state_dict().items()}
         meta = {
-            "parameters": _to_json({**self.get_params(deep=False), "random_state": self.seed_}),
+            "parameters": _to_json({**self.get_params(deep=False), "random_state": self.seed_, "device": "auto"}),
             "seed": self.seed_,
             "event_shape": space.event_shape,
             "spread": space.spread,
@@ -261,9 +263,10 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InvalidData(f"method must be one of {sorted(METHODS)}, got {self.method!r}.")
         for name in ("max_steps", "max_seconds"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidData(f"{name} must be positive, or None to leave it open, got {value!r}.")
+            if value is not None and not (isinstance(value, (int, float, np.number)) and value > 0):
+                raise InvalidData(f"{name} must be a positive number, or None to leave it open, got {value!r}.")
         self._refine()
+        self._device()
 
     def _refine(self, refine: int | str | None = None) -> int:
         refine = self.refine if refine is None else refine
@@ -303,9 +306,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return data, container  # other sets of names are scikit-learn's to refuse
         return data[:, [names.index(name) for name in known]], container.select(known)
 
-    def _say_what_is_not_modelled(self) -> None:
-        fill = self.space_.fill.reshape(self.space_.event_shape)
-        modelled = self.space_.modelled.reshape(self.space_.event_shape)
+    def _say_what_is_not_modelled(self, space: ModelSpace) -> None:
+        fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         for where, sentence in (
             (~modelled & fill.isnan(), "Nothing is observed in {}: kept, and left missing."),
@@ -319,14 +321,21 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 what = f"{int(where.sum())} of {where.numel()} pixels"
             warnings.warn(sentence.format(what), DataNotice, stacklevel=3)
 
-    def _corruption(self) -> tuple[GaussianNoise, dict[str, Any]]:
+    def _corruption(self, space: ModelSpace) -> tuple[GaussianNoise, dict[str, Any]]:
         """The noise in model space, and the method's settings with what follows from it."""
         settings = dict(self.settings or {})
         if isinstance(self.noise, str) and self.noise == "infer":
             if self.method != "tae-paper":
                 raise InvalidData(f"noise='infer' belongs to method 'tae-paper', got {self.method!r}. Use noise='learn'.")
-            return gaussian_noise(0.1, self.space_), {**settings, "infer_noise": True}
-        return gaussian_noise(self.noise, self.space_), settings
+            return gaussian_noise(1.0, space), {**settings, "infer_noise": True}  # the level comes from q(beta|z,y)
+        return gaussian_noise(self.noise, space), settings
+
+    def _start(self, obs: Observations) -> tuple[np.ndarray, Tensor]:
+        """What is known without the model, in the user's units, and the rows that need it."""
+        entered, exact = self.space_.enter(obs), self._exact()
+        known = self.space_.leave(entered.values, obs, exact)
+        todo = (~(entered.observed & exact)).any(1).nonzero().flatten()
+        return known.numpy(), todo
 
     def _exact(self) -> Tensor:
         """Which modelled entries are observed without noise, (features,)."""
@@ -336,20 +345,27 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _noise_in_units(self) -> Any:
         if self.posterior_ is None:
-            return 0.0
+            return 0.0 if self.noise is None else self.noise if not isinstance(self.noise, str) else None
         if self.posterior_.unknowns is not None:
             return None
         levels = torch.zeros(len(self.space_.modelled)).double()
         levels[self.space_.modelled] = self.posterior_.corruption.std.cpu() * self.space_.scale
         found = levels[self.space_.modelled]
-        if torch.allclose(found, found[0], rtol=1e-5):
+        if torch.allclose(found, found[0], rtol=1e-5, atol=0):
             return float(found[0])
         return levels.reshape(self.space_.event_shape).numpy()
 
     def _device(self) -> torch.device:
-        if self.device != "auto":
-            return torch.device(self.device)
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        gpu = torch.cuda.is_available()
+        if self.device == "auto":
+            return torch.device("cuda" if gpu else "cpu")
+        try:
+            device = torch.device(self.device)
+        except RuntimeError:
+            raise InvalidData(f"device must be 'auto', 'cpu', 'cuda' or the like, got {self.device!r}.") from None
+        if device.type == "cuda" and not gpu:
+            raise InvalidData(f"device {self.device!r} was asked for, but there is no GPU here. Use 'auto' or 'cpu'.")
+        return device
 
 
 def _to_json(value: Any) -> Any:
@@ -357,7 +373,8 @@ def _to_json(value: Any) -> Any:
         return asdict(value)
     if isinstance(value, dict):
         return {name: _to_json(part) for name, part in value.items()}
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic, Tensor)) else value
+    plain = value is None or isinstance(value, (str, int, float))
+    return value if plain else np.asarray(value).tolist()
 
 
 def _from_json(kind: Any, value: dict[str, Any] | None) -> Any:

@@ -55,14 +55,15 @@ def evaluate(
     """
     if cells not in ("missing", "observed", "all"):
         raise InvalidData(f"cells must be 'missing', 'observed' or 'all', got {cells!r}.")
-    values = torch.as_tensor(np.asarray(draws.values if isinstance(draws, Draws) else draws)).double()
-    target = as_observations(open_container(truth)[0]).values.double()
+    values = torch.as_tensor(np.array(draws.values if isinstance(draws, Draws) else draws)).double()
+    known = as_observations(open_container(truth)[0])
+    target = known.values.double()
     if values.shape[1:] != target.shape:
         raise InvalidData(f"Draws of {tuple(values.shape[1:])} and a truth of {tuple(target.shape)} do not match.")
     chosen = torch.ones_like(target, dtype=torch.bool) if cells == "all" else _seen(observed, target) ^ (cells == "missing")
-    scale = torch.as_tensor(np.asarray(1.0 if unit is None else unit)).double()
-    values, target, chosen = ((t / scale if t.dtype.is_floating_point else t) for t in (values, target, chosen))
-    return _scores(values.flatten(2), target.flatten(1), chosen.flatten(1), cells, level, peak)
+    chosen = chosen & known.observed  # a truth that is not known cannot be scored against
+    scale = torch.as_tensor(np.array(1.0 if unit is None else unit, dtype=np.float64))
+    return _scores((values / scale).flatten(2), (target / scale).flatten(1), chosen.flatten(1), cells, level, peak)
 
 
 def _scores(values: Tensor, target: Tensor, chosen: Tensor, cells: str, level: float, peak: float) -> Scores:
@@ -90,8 +91,12 @@ def _scores(values: Tensor, target: Tensor, chosen: Tensor, cells: str, level: f
 def _seen(observed: Any, target: Tensor) -> Tensor:
     if observed is None:
         raise InvalidData("Say which entries were observed: a mask (True = seen), or the observations with NaN.")
-    array = np.asarray(open_container(observed)[0])
-    seen = torch.as_tensor(array) if array.dtype == bool else as_observations(array).observed
+    plain = np.asarray(observed)
+    if np.issubdtype(plain.dtype, np.integer):
+        raise InvalidData(
+            "observed must be a mask of truth values, or observations with NaN, got whole numbers. Use mask.astype(bool)."
+        )
+    seen = torch.from_numpy(plain.copy()) if plain.dtype == bool else as_observations(open_container(observed)[0]).observed
     return seen.expand(target.shape)
 
 

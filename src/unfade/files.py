@@ -24,6 +24,8 @@ def read_table(path: str | os.PathLike[str]) -> Any:
         table = read(path)
     except (OSError, ValueError, KeyError, EOFError, ImportError) as error:
         raise InvalidFile(f"Cannot read {path}: {error}. Expected a valid {path.suffix} file.") from None
+    if isinstance(table, np.ndarray) and table.ndim < 2:
+        raise InvalidFile(f"{path} holds an array of shape {table.shape}. Expected samples by features.")
     if not isinstance(table, np.ndarray):
         check_names(table.column_names)
     if len(table) == 0:
@@ -106,11 +108,13 @@ def _read_array(path: Path) -> np.ndarray:
 
 
 def _write_npy(table: Any, path: Path) -> None:
-    np.save(path, _as_array(table), allow_pickle=False)
+    with path.open("wb") as file:  # a path would get NumPy's own ending
+        np.save(file, _as_array(table), allow_pickle=False)
 
 
 def _write_npz(table: Any, path: Path) -> None:
-    np.savez_compressed(path, data=_as_array(table))
+    with path.open("wb") as file:
+        np.savez_compressed(file, data=_as_array(table))
 
 
 def _as_arrow(table: Any) -> Any:

@@ -63,14 +63,18 @@ class Architecture:
         return Gaussian(MLP(inputs, hidden, 2 * features, self.activation, self.skip), features, self.width)
 
 
-PAPER = Architecture()  # supplement C: 400, 400 units and 20 latents; prior 50, 50 and 5
+# Supplement C: 400, 400 units and 20 latents, prior 50, 50 and 5; 500,000 steps of 20 at a rate printed as 2^-4.
+PAPER = Architecture()
+DEFAULT_TRAINING = TrainingConfig()
+PAPER_TRAINING = TrainingConfig(steps=500_000, batch_size=20, learning_rate=2e-4, decay=0.0)
 
 
-def architecture_for(features: int) -> Architecture:
-    """Sizes from the data: small nets for tables, the paper's width for images and wide tables."""
+def architecture_for(samples: int, features: int) -> Architecture:
+    """Sizes from the data: small nets for small tables, the paper's width for images and wide tables."""
     if features > 100:
         return Architecture(latent=32, skip=True)
-    return Architecture(latent=min(16, 2 * features), hidden=(128, 128), skip=True)
+    units, latent = (64, 8) if samples < 600 else (128, 16)
+    return Architecture(latent=min(latent, 2 * features), hidden=(units, units), skip=True)
 
 
 @dataclass
@@ -91,6 +95,7 @@ class Task:
     deadline: float | None = None
     on_step: OnStep | None = None
     histories: list[History] = field(default_factory=list)
+    interrupted: bool = False
 
     @property
     def features(self) -> int:
@@ -100,9 +105,9 @@ class Task:
     def posterior(self, conditioned: bool = True, infer_noise: bool = False) -> PosteriorLVM:
         """A fresh posterior on the data's device."""
         posterior = build_posterior(self.architecture, self.features, self.corruption, conditioned, infer_noise, self.seed)
-        return posterior.to(self.obs.values.device)
+        return posterior.to(self.obs.values)
 
-    def learn_noise(self, posterior: PosteriorLVM, objective: Objective, share: float = 0.1) -> None:
+    def learn_noise(self, posterior: PosteriorLVM, objective: Objective) -> None:
         """A short first stage that finds the noise level, if it is to be learned, and freezes it for the rest.
 
         Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
@@ -112,30 +117,31 @@ class Task:
         noise = posterior.corruption
         if noise.learned:
             posterior.decoder.offset.fill_(2 * float((noise.std.detach() / 16).log().mean()))
-            self.run(posterior, objective, share, time_share=share)
+            share = max(0.1, min(1.0, 300 / max(1, self.training.steps)))  # the level needs some 300 steps to fall
+            self.run(posterior, objective, share, time_share=0.15)
             noise.requires_grad_(False)
 
     def choose_steps(self, posterior: PosteriorLVM, objective: Objective) -> None:
         """Find the number of steps that predicts held-out observed cells best, unless it is fixed."""
-        if self.training.steps and not self.fixed_steps:
+        if not (self.interrupted or self.fixed_steps):
             config = self._config(self.training.steps, time_share=0.4)
-            objective.to(self.obs.values.device)
+            objective.to(self.obs.values)
             steps = choose_steps(posterior, objective, self.obs, config, self.seed, self.refine, self.on_step)
-            self.training = replace(self.training, steps=steps)
+            self.interrupted = steps is None
+            self.training = replace(self.training, steps=steps or self.training.steps)
 
     def run(self, posterior: PosteriorLVM, objective: Objective, share: float = 1.0, time_share: float = 1.0) -> None:
         """One stage: train in place, for a share of the steps and of the time that is left.
 
-        Once a stage was interrupted, the number of steps is 0 and what is there is kept as it is.
+        Once a stage was interrupted, what is there is kept as it is.
         """
-        if not self.training.steps:
+        if self.interrupted:
             return
         config = self._config(max(1, int(self.training.steps * share)), time_share)
-        objective.to(self.obs.values.device)
+        objective.to(self.obs.values)
         seed = self.seed + len(self.histories)
         self.histories.append(train(posterior, objective, self.obs, config, seed, self.on_step))
-        if self.histories[-1].interrupted:
-            self.training = replace(self.training, steps=0)
+        self.interrupted = self.histories[-1].interrupted
 
     def _config(self, steps: int, time_share: float) -> TrainingConfig:
         seconds = None if self.deadline is None else max(1e-3, time_share * (self.deadline - time.monotonic()))
@@ -182,7 +188,7 @@ def _fit_paper_tae(
     gamma_end: float = 0.2,
     infer_noise: bool = False,
 ) -> PosteriorLVM:
-    """The paper's model; the defaults are those of supplement C (gamma rises between 50,000 and 100,000 of 500,000)."""
+    """The paper's model with the settings of supplement C (gamma rises between 50,000 and 100,000 of 500,000 steps)."""
     if penalty not in ("sample", "expectation"):
         raise InvalidData(f"penalty must be 'sample' or 'expectation', got {penalty!r}.")
     architecture, features = task.architecture, task.features
@@ -192,7 +198,6 @@ def _fit_paper_tae(
         objective = PaperTAE(architecture.prior(features), inverter, sees, lam, C, penalty)
     posterior = task.posterior(conditioned=False, infer_noise=infer_noise)
     task.training = replace(task.training, warmup=(gamma_start, gamma_end, gamma_floor))
-    task.choose_steps(posterior, objective)
     task.run(posterior, objective)
     return posterior
 
@@ -242,16 +247,22 @@ POSTERIOR_STAGES = {"forward": _forward_stage, "bound": _bound_stage}
 
 @dataclass(frozen=True)
 class Method:
-    """A recipe, what it draws with by default, and the sizes it wants (None: chosen from the data)."""
+    """A recipe, and what it uses where the user says nothing.
+
+    refine: candidates a draw is chosen from; architecture: None means sizes chosen from the data.
+    decoder_may_see: whether q(x|z,y) is allowed; a decoder that is also the model p(x|z) must not see y.
+    """
 
     fit: Callable[..., PosteriorLVM]
     refine: int
+    training: TrainingConfig = DEFAULT_TRAINING
     architecture: Architecture | None = None
+    decoder_may_see: bool = False
 
 
 METHODS = {
     "tae": Method(_fit_tae, refine=200),
-    "tae-paper": Method(_fit_paper_tae, refine=0, architecture=PAPER),
+    "tae-paper": Method(_fit_paper_tae, 0, PAPER_TRAINING, PAPER, decoder_may_see=True),
     "mvae": Method(_fit_mvae, refine=0),
     "miwae": Method(_fit_miwae, refine=200),
 }
@@ -259,6 +270,8 @@ METHODS = {
 
 def fit_method(name: str, task: Task, settings: dict[str, Any]) -> PosteriorLVM:
     """Fit a method by its name with its own settings; what happened is in `task.histories`."""
+    if task.architecture.decoder_sees and not METHODS[name].decoder_may_see:
+        raise InvalidData(f"method {name!r} uses its decoder as a model of p(x), so it must not see y: decoder_sees=False.")
     recipe = METHODS[name].fit
     known = set(inspect.signature(recipe).parameters) - {"task"}
     if unknown := sorted(set(settings) - known):

@@ -80,7 +80,8 @@ class PosteriorLVM(nn.Module):
         """Candidates from q(z|y) with their importance weights under the decoder as a model of p(x)."""
         q = self.latent(obs)
         z = reparametrise(q, normals(candidates, *q.base_dist.loc.shape))
-        return Pool(z, self.log_weight(z, obs, q).softmax(0))
+        weights = self.log_weight(z, obs, q).softmax(0)
+        return Pool(z, torch.where(weights.isfinite(), weights, 1 / candidates))  # far outside the data: all alike
 
     def draw(self, obs: Observations, draws: int, normals: Normals, pool: Pool | None = None) -> Tensor:
         """Draws of x, (draws, samples, *event): from q(x|y), or with z picked from a pool."""

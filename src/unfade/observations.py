@@ -84,7 +84,9 @@ def _numeric_array(data: Any) -> np.ndarray:
             "array; NaN marks missing entries."
         )
     if isinstance(data, Tensor):
-        data = data.detach().cpu().numpy()
+        data = data.detach().cpu().to(torch.float32 if data.dtype == torch.bfloat16 else data.dtype).numpy()
+    if isinstance(data, np.ma.MaskedArray):
+        data = np.ma.filled(data.astype(np.float64), np.nan)
     try:
         array = np.asarray(data)
     except ValueError as error:
@@ -97,7 +99,7 @@ def _numeric_array(data: Any) -> np.ndarray:
         return array
     try:
         return array.astype(np.float64)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         kind = InvalidType if isinstance(error, TypeError) else InvalidData
         raise kind(
             f"Expected numbers, got dtype {array.dtype} ({error}). Encode text as numbers, or leave those columns out."
@@ -151,9 +153,11 @@ class Scaling:
 
 def _variance(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
     count = observed.sum(0).clamp(min=1)
-    centre = (values * observed).sum(0) / count
-    variance = ((values - centre).square() * observed).sum(0) / count
-    return centre, variance.sqrt()
+    size = (values.abs() * observed).amax(0).clamp(min=torch.finfo(values.dtype).tiny)  # squares must not overflow
+    small = values / size
+    centre = (small * observed).sum(0) / count
+    variance = ((small - centre).square() * observed).sum(0) / count
+    return centre * size, variance.sqrt() * size
 
 
 def _interval(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:

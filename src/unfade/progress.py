@@ -12,28 +12,35 @@ def progress_bar(show: bool, label: str = "recovering") -> Iterator[OnStep | Non
     if not show:
         yield None
         return
-    from rich import progress as rich_progress
+    from rich import progress as bars
     from rich.console import Console
 
-    columns = [
-        rich_progress.TextColumn("{task.description}"),
-        rich_progress.BarColumn(),
-        rich_progress.TextColumn(
-            "step {task.completed:.0f} of {task.total:.0f}, {task.fields[left]} left, value {task.fields[value]}"
-        ),
-    ]
     console = Console(stderr=True)
-    with rich_progress.Progress(*columns, console=console, transient=True, disable=not _interactive(console)) as bar:
-        task = bar.add_task(label, total=1, left="?", value="?")
+    if console.is_jupyter:
+        yield _notebook_line(label)
+        return
+    columns = [bars.TextColumn(label), bars.BarColumn(), bars.TextColumn("{task.description}")]
+    with bars.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=1)
 
         def move(progress: Progress) -> None:
-            left = (
-                f"{progress.seconds_left:.0f} s" if progress.seconds_left < 90 else f"{progress.seconds_left / 60:.0f} min"
-            )
-            bar.update(task, completed=progress.step, total=progress.steps, left=left, value=f"{progress.value:.4g}")
+            bar.update(task, completed=progress.step, total=progress.steps, description=_words(progress))
 
         yield move
 
 
-def _interactive(console: "object") -> bool:
-    return bool(getattr(console, "is_terminal", False) or getattr(console, "is_jupyter", False))
+def _notebook_line(label: str) -> OnStep:
+    """One line of text in a notebook that is written over; it needs no widgets."""
+    from IPython.display import display
+
+    line = display({"text/plain": label}, raw=True, display_id=True)
+
+    def move(progress: Progress) -> None:
+        line.update({"text/plain": f"{label}: {_words(progress)}"}, raw=True)
+
+    return move
+
+
+def _words(progress: Progress) -> str:
+    left = f"{progress.seconds_left:.0f} s" if progress.seconds_left < 90 else f"{progress.seconds_left / 60:.0f} min"
+    return f"step {progress.step} of {progress.steps}, {left} left, value {progress.value:.4g}"

@@ -17,7 +17,7 @@ _MIX = ((30, -4658895280553007687), (27, -7723592293110705685))
 
 def generator_normals(generator: torch.Generator) -> Normals:
     """Normals from one generator, on its device."""
-    return lambda *shape: torch.randn(shape, generator=generator, device=generator.device)
+    return lambda *shape: torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
 
 
 def _shift(bits: Tensor, by: int) -> Tensor:

@@ -27,15 +27,18 @@ def energy_score(draws: Tensor, truth: Tensor, cells: Tensor) -> Tensor:
     draws (draws, samples, features), truth and cells (samples, features); returns (samples,).
     """
     m = len(draws)
-    chosen = (draws * cells).transpose(0, 1)
-    error = (chosen - (truth * cells)[:, None]).norm(dim=-1).mean(1)
+    chosen = torch.where(cells, draws, 0).transpose(0, 1)
+    error = (chosen - torch.where(cells, truth, 0)[:, None]).norm(dim=-1).mean(1)
     return error - torch.cdist(chosen, chosen).sum((1, 2)) / (2 * m * (m - 1)) if m > 1 else error
 
 
 def covered(draws: Tensor, truth: Tensor, level: float) -> Tensor:
     """Whether each truth lies inside the central interval of its draws (linear-interpolated quantiles)."""
-    ends = torch.quantile(draws, torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=draws.dtype), 0)
-    return (truth >= ends[0]) & (truth <= ends[1])
+    place = (1 - level) / 2 * (len(draws) - 1)
+    below, ordered = int(place), draws.sort(0).values
+    low = torch.lerp(ordered[below], ordered[min(below + 1, len(draws) - 1)], place - below)
+    high = torch.lerp(ordered[-1 - below], ordered[-1 - min(below + 1, len(draws) - 1)], place - below)
+    return (truth >= low) & (truth <= high)
 
 
 def coverage_due(level: float, draws: int) -> float:

@@ -1,6 +1,7 @@
 """The one loop: Adam on an objective, seeds scoped, time left told, nothing non-finite let through."""
 
 import copy
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from unfade.errors import TrainingFailed
+from unfade.errors import InvalidData, TrainingFailed
 from unfade.models import PosteriorLVM
 from unfade.objectives import Objective
 from unfade.observations import Observations
@@ -33,6 +34,11 @@ class TrainingConfig:
     warmup: tuple[float, float, float] = (0.0, 0.0, 1.0)
     max_seconds: float | None = None
     check_every: int = 50
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "learning_rate", "clip_norm", "check_every"):
+            if not getattr(self, name) > 0:
+                raise InvalidData(f"TrainingConfig.{name} must be positive, got {getattr(self, name)!r}.")
 
     def rate_at(self, progress: float) -> float:
         """Learning rate at a share of the run."""
@@ -72,14 +78,15 @@ class Progress:
     seconds_left: float
 
 
+_BUILDING = threading.RLock()  # torch initialises weights from one generator for all threads
 OnStep = Callable[[Progress], bool | None]  # True ends the run
 
 
 @contextmanager
 def scoped_seed(seed: int) -> Iterator[None]:
     """Seed the initial weights of networks built inside; the caller's random state is as before afterwards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with _BUILDING, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
         yield
 
 
@@ -91,6 +98,7 @@ def batches(samples: int, size: int, generator: torch.Generator) -> Iterator[Ten
         yield from order[: samples - samples % size].split(size)
 
 
+@torch.enable_grad()
 def train(
     posterior: PosteriorLVM,
     objective: Objective,
@@ -151,6 +159,10 @@ def train(
     else:
         if step < config.steps and history.ended == "ran all steps":
             history.ended = f"out of time after {step} of {config.steps} steps"
+    if not _finite({"value": 0.0}, parameters):  # ended by time between two checks
+        trained.load_state_dict(good)
+    if not history.steps and falls:
+        raise TrainingFailed(_failure(step, {}))
     history.seconds = time.monotonic() - started
     return history
 
@@ -172,9 +184,9 @@ def _finite(means: dict[str, float], parameters: list[nn.Parameter]) -> bool:
 def _failure(step: int, means: dict[str, float]) -> str:
     terms = ", ".join(f"{name} {mean:.4g}" for name, mean in means.items())
     return (
-        f"The objective was not finite for the sixth time at step {step} ({terms}), each time after going back to "
-        "the last good state at half the learning rate. Expected finite numbers; look for extreme outliers in the "
-        "data, or lower learning_rate."
+        f"The objective was not finite at step {step} ({terms}), again and again after going back to the last good "
+        "state at half the learning rate. Expected finite numbers; look for extreme outliers in the data, scale them, "
+        "or lower learning_rate."
     )
 
 
@@ -186,19 +198,20 @@ def choose_steps(
     seed: int = 0,
     refine: int = 0,
     on_step: OnStep | None = None,
-) -> int:
+) -> int | None:
     """How many steps to train for: where held-out observed cells are predicted best, by CRPS.
 
     A copy is trained at a constant rate on nine tenths of the observed cells and scored on the rest at
     steps that grow by a quarter each time; it ends early once four scores in a row were no better.
-    Interrupted, it hands over what it has trained and answers 0: nothing more is to be done.
+    Interrupted, it hands over what it has trained and answers None.
     """
     generator = torch.Generator(obs.values.device).manual_seed(seed)
     held = obs.observed & (torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < 0.1)
     if not held.any() or not (obs.observed & ~held).any():
         return config.steps
     part = obs.only(~held)
-    rows = torch.randperm(len(obs), generator=generator, device=generator.device)[:512]
+    rows = held.any(1).nonzero().flatten()
+    rows = rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:512]]
     trial, trial_objective = copy.deepcopy(posterior), copy.deepcopy(objective)
     scores: dict[int, float] = {}
 
@@ -212,7 +225,7 @@ def choose_steps(
 
     if train(trial, trial_objective, part, replace(config, decay=0.0), seed, watch).interrupted:
         posterior.load_state_dict(trial.state_dict())
-        return 0
+        return None
     return min(scores, key=scores.__getitem__) if scores else config.steps
 
 
