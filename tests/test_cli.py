@@ -83,6 +83,8 @@ def bad(tmp_path, csv, what):
     (tmp_path / "wide.csv").write_text("depth,heat\n1,2\n3,\n")
     (tmp_path / "ragged.csv").write_text("x,y\n1,2\n3\n")
     (tmp_path / "foreign.unfade").write_text("nonsense")
+    np.save(tmp_path / "one.npy", np.array(1.0))
+    np.save(tmp_path / "images.npy", np.ones((4, 2, 2)))
     run("recover", csv, "-o", tmp_path / "first.csv", "--save", tmp_path / "m.unfade", *FAST)
     out = ["-o", tmp_path / "out.csv"]
     return {
@@ -97,6 +99,9 @@ def bad(tmp_path, csv, what):
         "wrong noise": ([csv, *out, "--noise", "loud"], "--noise takes"),
         "no draws": ([csv, *out, "--draws", "0"], "at least 1"),
         "taken name": ([tmp_path / "draw.csv", *out, "--draws-to", tmp_path / "d.csv"], "Rename"),
+        "one number": ([tmp_path / "one.npy", *out], "samples by features"),
+        "images to csv": ([tmp_path / "images.npy", *out], "not to out.csv"),
+        "same file": ([csv, *out, "--draws-to", tmp_path / "out.csv"], "different files"),
         "no folder": ([csv, "-o", tmp_path / "no" / "out.csv"], "does not exist"),
         "wrong ending": ([csv, "-o", tmp_path / "out.xlsx"], "ends in"),
         "wrong method": ([csv, *out, "--method", "magic"], "method must be"),
@@ -106,7 +111,8 @@ def bad(tmp_path, csv, what):
 @pytest.mark.parametrize(
     "what",
     ["missing file", "text", "inf", "nothing observed", "ragged", "foreign model", "other columns", "negative noise",
-     "wrong noise", "no draws", "taken name", "no folder", "wrong ending", "wrong method"],
+     "wrong noise", "no draws", "one number", "images to csv", "same file", "taken name", "no folder", "wrong ending",
+     "wrong method"],
 )  # fmt: skip
 def test_bad_input_gets_a_sentence_an_exit_code_and_no_output(tmp_path, csv, what):
     arguments, message = bad(tmp_path, csv, what)
@@ -143,6 +149,25 @@ def test_interrupting_leaves_nothing(csv, tmp_path, monkeypatch):
     result = run("recover", csv, "-o", tmp_path / "out.csv", *FAST)
     assert result.exit_code == 130
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_interrupting_the_training_keeps_what_was_reached(csv, tmp_path, monkeypatch):
+    from unfade import training
+
+    calls = []
+    state = training._state
+
+    def interrupt(trained):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return state(trained)
+
+    monkeypatch.setattr(training, "_state", interrupt)
+    result = run("recover", csv, "-o", tmp_path / "out.csv", "--max-steps", 500)
+    assert result.exit_code == 130
+    assert "interrupted" in result.output
+    assert len(read_table(tmp_path / "out.csv")) == 60
 
 
 def test_an_output_that_exists_is_replaced(csv, tmp_path):

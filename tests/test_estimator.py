@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from unfade import Architecture, DataNotice, InvalidData, Recoverer
+from unfade import Architecture, DataNotice, InvalidData, Recoverer, TrainingConfig
 
 
 def quick(**parameters):
@@ -46,7 +46,9 @@ def test_frames_come_back_as_they_came(table, kind):
     out = rec.transform(frame)
     assert type(out) is type(frame)
     assert list(getattr(out, "column_names", getattr(out, "columns", None))) == ["b", "a", "d", "c"]
-    assert np.array_equal(np.asarray(out), rec.sample(frame, 1).values[0]) is False
+    seen = ~np.isnan(table)
+    assert np.array_equal(rec.sample(frame, 1).values[0][seen], table[seen])
+    assert len(np.unique(rec.sample(frame, 2).values[:, ~seen])) == 2 * (~seen).sum()
     assert type(next(iter(rec.sample(frame, 2)))) is type(frame)
     assert type(rec.sample(frame, 2).mean()) is type(frame)
 
@@ -76,6 +78,8 @@ def test_integer_and_boolean_columns_are_numbers():
         ({"refine": -1}, "refine must be"),
         ({"refine": 5, "method": "tae-paper"}, "needs p"),
         ({"max_steps": 0}, "max_steps must be a positive"),
+        ({"max_steps": "10"}, "max_steps must be a positive"),
+        ({"device": "gpu"}, "device must be"),
         ({"settings": {"wings": 2}}, "has the settings"),
         ({"settings": {"posterior": "wrong"}}, "posterior must be one of"),
         ({"method": "tae-paper", "refine": 0, "settings": {"penalty": "none"}}, "penalty must be"),
@@ -91,6 +95,10 @@ def test_bad_questions_are_refused(table, fitted):
         fitted.sample(table, 0)
     with pytest.raises(InvalidData, match="row_ids"):
         fitted.sample(table, 1, row_ids=[1, 2])
+    with pytest.raises(InvalidData, match="seed must be"):
+        fitted.sample(table, 1, seed=1.5)
+    with pytest.raises(InvalidData, match="batch_size must be positive"):
+        TrainingConfig(batch_size=0)
     with pytest.raises(ValueError, match="features"):
         fitted.transform(table[:, :2])
     with pytest.raises(InvalidData, match="as at fit"):
@@ -173,7 +181,95 @@ def test_same_seed_same_fit(table):
     assert not np.array_equal(quick().fit_transform(table), quick(random_state=1).fit_transform(table))
 
 
-def test_progress_is_shown_or_not(table, capsys):
-    quick(verbose=1).fit(table)
+def test_progress_is_shown_or_not(table, capfd, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
     quick(verbose=0).fit(table)
-    assert capsys.readouterr().out == ""
+    assert capfd.readouterr().err == ""
+    quick(verbose=1, max_steps=60).fit(table)
+    assert "left, value" in capfd.readouterr().err
+
+
+def test_dtypes_come_back_where_the_values_fit(table):
+    frame = pd.DataFrame(table, columns=list("abcd")).assign(n=range(len(table)), flag=[True, False] * (len(table) // 2))
+    frame["single"] = frame["a"].fillna(0).astype("float32")
+    frame["Int"] = pd.array([1, None, 3, 4] * (len(table) // 4), dtype="Int64")
+    out = quick().fit_transform(frame)
+    assert [str(out[name].dtype) for name in ("n", "flag", "single", "Int")] == ["int64", "bool", "float32", "float64"]
+    unnamed = quick().fit_transform(pd.DataFrame(table))
+    assert list(unnamed.columns) == [0, 1, 2, 3]
+
+
+def test_masked_arrays_and_objects_come_in(table):
+    masked = np.ma.masked_invalid(np.where(np.isnan(table), -999, table))
+    masked.mask = np.isnan(table)
+    assert np.array_equal(quick().fit_transform(masked), quick().fit_transform(table))
+    frame = pd.DataFrame({"x": pd.Series([1, None, pd.NA, 4.5] * 5, dtype=object), "y": np.arange(20.0)})
+    assert not quick().fit_transform(frame).isna().any().any()
+
+
+@pytest.mark.parametrize("column", [["1", "2", "3"], pd.Categorical([1, 2, 3]), ["1", "<5", "3"]])
+def test_text_that_looks_like_numbers_is_refused(column):
+    with pytest.raises(InvalidData, match="Expected numbers in column 'a'"):
+        quick().fit(pd.DataFrame({"a": column, "b": [1.0, 2.0, 3.0]}))
+
+
+def test_a_failed_refit_leaves_the_old_fit(table):
+    rec = quick().fit(table)
+    before = rec.transform(table)
+    with pytest.raises(InvalidData):
+        rec.set_params(settings={"wings": 1}).fit(table)
+    assert np.array_equal(rec.transform(table), before)
+
+
+def test_an_error_while_drawing_leaves_no_trace(table, monkeypatch):
+    rec = quick().fit(table)
+    with monkeypatch.context() as patched:
+        patched.setattr("unfade.observations.ModelSpace.leave", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            rec.sample(table, 2)
+    assert not torch.is_inference_mode_enabled()
+    with torch.no_grad():
+        quick().fit(table)
+
+
+def test_extreme_values_give_finite_draws(table):
+    rec = quick().fit(table)
+    row = table[:1].copy()
+    row[0] = [1e18, np.nan, np.nan, np.nan]
+    assert np.isfinite(rec.transform(row)).all()
+    huge = np.where(np.isnan(table), np.nan, table * 1e160)
+    assert np.isfinite(quick().fit(huge).sample(huge, 2).values).all()
+
+
+def test_a_decoder_that_is_the_model_must_not_see_y(table):
+    with pytest.raises(InvalidData, match="must not see y"):
+        quick(architecture=Architecture(latent=2, hidden=(8,), decoder_sees=True)).fit(table)
+    sees = Architecture(latent=2, hidden=(8,), prior_hidden=(8,), decoder_sees=True)
+    assert np.isfinite(quick(method="tae-paper", refine=0, architecture=sees).fit_transform(table)).all()
+
+
+def test_tiny_noise_levels_keep_their_own_numbers(table):
+    noise = quick(noise=[1e-9, 9e-9, 5e-9, 2e-9]).fit(table * 1e-7).noise_
+    assert np.allclose(noise, [1e-9, 9e-9, 5e-9, 2e-9], rtol=1e-4, atol=0)
+
+
+def test_complete_rows_are_not_touched(table):
+    complete = np.nan_to_num(table)
+    assert np.array_equal(quick().fit(table).sample(complete, 2).values, np.stack([complete] * 2))
+
+
+def test_threads_do_not_disturb_each_other(table):
+    from concurrent.futures import ThreadPoolExecutor
+
+    alone = quick().fit_transform(table)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(np.array_equal(result, alone) for result in pool.map(lambda _: quick().fit_transform(table), range(4)))
+
+
+def test_a_fitted_recoverer_can_be_copied_and_pickled(table, fitted):
+    import copy
+    import pickle
+
+    expected = fitted.transform(table)
+    assert np.array_equal(copy.deepcopy(fitted).transform(table), expected)
+    assert np.array_equal(pickle.loads(pickle.dumps(fitted)).transform(table), expected)

@@ -71,6 +71,20 @@ def test_bad_questions_are_refused(change, message):
         evaluate(**{**question, **change})
 
 
+def test_unknown_truth_is_left_out_and_masks_are_taken_at_their_word():
+    import pandas as pd
+
+    truth = np.array([[5.0, np.nan], [5.0, 5.0]])
+    assert evaluate(np.full((3, 2, 2), 5.0), truth, cells="all").rmse == 0
+    seen = pd.DataFrame([[True, False], [True, True]])
+    assert evaluate(np.zeros((3, 2, 2)), np.zeros((2, 2)), seen, cells="observed").count == 3
+    with pytest.raises(InvalidData, match="truth values"):
+        evaluate(np.zeros((3, 2, 2)), np.zeros((2, 2)), np.ones((2, 2), int))
+    draws = np.zeros((3, 2, 2))
+    draws[:, :, 1] = np.nan  # a column never seen
+    assert evaluate(draws, np.zeros((2, 2)), np.array([[False, True]] * 2)).energy_score == 0
+
+
 def test_energy_distance_is_zero_for_equal_laws_and_not_for_others():
     generator = torch.Generator().manual_seed(0)
     first, second = torch.randn(2, 1500, 2, generator=generator)

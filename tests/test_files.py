@@ -45,6 +45,13 @@ def test_bad_files_are_refused_by_name(tmp_path, name, content, message):
     assert name in str(caught.value) or "more than once" in message
 
 
+def test_endings_in_capitals(tmp_path):
+    array = np.ones((2, 2))
+    write_table(array, tmp_path / "T.NPY")
+    assert np.array_equal(read_table(tmp_path / "T.NPY"), array)
+    assert [path.name for path in tmp_path.iterdir()] == ["T.NPY"]
+
+
 def test_pickles_are_not_opened(tmp_path):
     np.save(tmp_path / "p.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(InvalidFile, match="Cannot read"):

@@ -9,8 +9,8 @@ from torch.distributions import Independent, Normal
 from unfade.conditionals import Conditional
 from unfade.corruption import GaussianNoise
 from unfade.methods import Architecture, Task, fit_method
-from unfade.models import PosteriorLVM, PriorLVM
-from unfade.objectives import MIWAE, MVAE, TAE, PaperTAE
+from unfade.models import PosteriorLVM
+from unfade.objectives import MIWAE, MVAE, PaperTAE
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
 from unfade.training import TrainingConfig, scoped_seed
@@ -106,24 +106,36 @@ def test_miwae_with_one_weight_equals_mvae():
     assert abs(one.mean() - mvae.mean()) < 3 * error + 1e-4
 
 
+class KeepsObjective(Task):
+    """A task that keeps the objective of its last stage."""
+
+    def run(self, posterior, objective, *args, **kwargs):
+        self.last = objective
+        super().run(posterior, objective, *args, **kwargs)
+
+
 @pytest.fixture(scope="module")
 def trained():
-    """The three bounds trained on the same linear-Gaussian data, and the exact evidence."""
-    model, _, obs = make(2000)
+    """The three bounds trained on linear-Gaussian data, valued on fresh rows beside their exact evidence."""
+    model, _, obs = make(4000)
+    obs, fresh = obs[:2000], obs[2000:]
     values = {}
     for name, settings in (("mvae", {}), ("miwae", {"weights": 10}), ("tae", {"posterior": "bound"})):
-        task = Task(obs, GaussianNoise(0.3), SMALL, TrainingConfig(steps=1000), seed=0, fixed_steps=True)
-        fit_method(name, task, settings)
-        values[name] = np.array(task.histories[-1].terms["value"][-4:])
-    return model.log_prob(obs).mean().item(), values
+        task = KeepsObjective(obs, GaussianNoise(0.3), SMALL, TrainingConfig(steps=1000), seed=0, fixed_steps=True)
+        posterior = fit_method(name, task, settings)
+        with torch.no_grad():
+            values[name] = task.last(posterior, fresh, normals()).value.double()
+    return model.log_prob(fresh), values
 
 
 @pytest.mark.parametrize("name", ["mvae", "miwae", "tae"])
 def test_bounds_stay_below_the_exact_evidence(trained, name):
     exact, values = trained
-    error = values[name].std(ddof=1) / 2
-    assert values[name].mean() < exact + 3 * error
-    assert values[name].mean() > exact - 1.5  # and not far below, or the test would say nothing
+    gap = values[name] - exact
+    error = gap.std() / len(gap) ** 0.5
+    print(f"{name}: bound {values[name].mean():.3f}, exact {exact.mean():.3f}")
+    assert gap.mean() < 3 * error
+    assert gap.mean() > -0.5  # and close below, or a wrong sign or weight would pass
 
 
 class Rescaled(Conditional):
@@ -158,15 +170,6 @@ def test_the_papers_value_is_no_bound():
     excess = after.value.mean() - model.log_prob(obs).mean()
     print(f"with untrained networks tae-paper's value is {excess:.1f} nats above the exact log p(y)")
     assert excess > 0
-
-
-def test_exact_bound_holds_for_any_networks():
-    model, _, obs = make(2000)
-    task = Task(obs, GaussianNoise(0.3), SMALL, TrainingConfig(), seed=3)
-    with scoped_seed(4), torch.no_grad():
-        objective = TAE(PriorLVM(SMALL.encoder(8), SMALL.decoder(8)), SMALL.encoder(24), weights=4)
-        value = objective(task.posterior(), obs, normals()).value
-    assert value.mean() < model.log_prob(obs).mean()
 
 
 def test_more_weights_tighten_the_bounds():
