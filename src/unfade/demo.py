@@ -151,13 +151,13 @@ TOY_POINTS = (  # the observations drawn: values, observed
 )
 TOY_STEPS = 5000
 TOY_NETWORKS = Architecture(latent=4, hidden=(128, 128), prior_latent=4, prior_hidden=(128, 128), skip=True)
-TOY_METHODS = {  # name: (recoverer, candidates); the networks are the same for all
+TOY_METHODS = {  # name: (recoverer, candidates); networks, steps and number of weights are the same for all
     "MVAE": (Recoverer("mvae"), 0),
     "MIWAE": (Recoverer("miwae"), 0),
     "TAE as printed": (Recoverer("tae-paper", training=TrainingConfig(learning_rate=5e-4)), 0),
-    "unfade, plain draws": (Recoverer("tae"), 0),
+    "unfade, plain draws": (Recoverer("tae", settings={"weights": 20}), 0),
     "MIWAE, 500 candidates": (Recoverer("miwae"), 500),
-    "unfade, 500 candidates": (Recoverer("tae"), 500),
+    "unfade, 500 candidates": (Recoverer("tae", settings={"weights": 20}), 500),
 }
 
 
@@ -204,14 +204,14 @@ def _draw_toy(
         for axis, (name, values) in zip(axis_row[1:], drawn.items(), strict=True):
             axis.plot(*values[:400, row].T, ".", ms=3, color="black" if name == "exact" else "tab:blue", alpha=0.6)
             if row == 0:
-                axis.set_title(name if name == "exact" else f"{name}\nenergy distance {scores[name]:.3f}")
+                axis.set_title(name if name == "exact" else f"{name}\nenergy distance {scores[name]:.3f}", fontsize=9)
         for axis in axis_row:
             axis.add_artist(_circle())
             for line, value in ((axis.axvline, point[0]), (axis.axhline, point[1])):
                 if not np.isnan(value):
                     line(value, color="tab:orange", lw=1)
             axis.set(xlim=(-1.7, 1.7), ylim=(-1.7, 1.7), aspect="equal")
-    axes[0][0].set_title("observed set\n(complete points)")
+    axes[0][0].set_title("observed set\n(complete points)", fontsize=9)
     figure.savefig(path, dpi=100)
 
 

@@ -35,10 +35,7 @@ class Container:
 
     def select(self, names: Sequence[str]) -> "Container":
         """The same with its columns in this order."""
-        import narwhals as nw
-
-        template = nw.from_native(self.template, eager_only=True).select(names).to_native()
-        return replace(self, names=tuple(names), template=template)
+        return replace(self, names=tuple(names), template=_named(self.template).select(names).to_native())
 
 
 def open_container(data: Any) -> tuple[Any, Container]:
@@ -79,13 +76,20 @@ def _is_frame(data: Any) -> bool:
 
 def _frame_array(data: Any) -> tuple[np.ndarray, tuple[str, ...]]:
     """The numeric columns of a frame, (samples, features), and their names."""
-    import narwhals as nw
-
     check_names(data.column_names if hasattr(data, "column_names") else list(data.columns))
-    frame = nw.from_native(data, eager_only=True)
+    frame = _named(data)
     columns = [_numeric_column(frame[name], name) for name in frame.columns]
     array = np.stack(columns, 1) if columns else np.empty((len(frame), 0))
-    return array, tuple(str(name) for name in frame.columns)
+    return array, tuple(frame.columns)
+
+
+def _named(data: Any) -> Any:
+    """A narwhals frame with string names; pandas also has frames whose columns are numbered."""
+    import narwhals as nw
+
+    if hasattr(data, "set_axis") and any(not isinstance(name, str) for name in data.columns):
+        data = data.set_axis([str(name) for name in data.columns], axis=1)
+    return nw.from_native(data, eager_only=True)
 
 
 def _numeric_column(column: Any, name: str) -> np.ndarray:
@@ -124,12 +128,12 @@ def _telling(column: Any) -> Any:
 def _frame_like(template: Any, values: np.ndarray, names: Sequence[str]) -> Any:
     import narwhals as nw
 
-    native = nw.from_native(template, eager_only=True)
+    native = _named(template)
     frame = nw.from_numpy(values, schema=list(names), backend=native.implementation)
     fitting = [
         frame[name].cast(dtype).alias(name)
-        for name, old, dtype in zip(names, native.columns, native.schema.values(), strict=True)
-        if dtype == nw.Float32 or (dtype != nw.Float64 and _unchanged(native[old], frame[name]))
+        for name, dtype in native.schema.items()
+        if dtype == nw.Float32 or (dtype != nw.Float64 and _unchanged(native[name], frame[name]))
     ]
     result = frame.with_columns(*fitting).to_native()
     index = nw.maybe_get_index(native)
