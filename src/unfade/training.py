@@ -202,7 +202,9 @@ def choose_steps(
     """How many steps to train for: where held-out observed cells are predicted best, by CRPS.
 
     A copy is trained at a constant rate on nine tenths of the observed cells and scored on the rest at
-    steps that grow by a quarter each time; it ends early once four scores in a row were no better.
+    steps that grow by a quarter each time; it ends early once 2.5 times as many steps brought nothing
+    better. A run whose rate falls to zero gets as far in about 0.7 of the steps; where the best score came
+    late there is no sign of over-fitting, and all steps are taken.
     Interrupted, it hands over what it has trained and answers None.
     """
     generator = torch.Generator(obs.values.device).manual_seed(seed)
@@ -221,12 +223,13 @@ def choose_steps(
         if progress.step < 1.25 * max(scores, default=0) and progress.step < progress.steps:
             return None
         scores[progress.step] = _held_out_crps(trial, part[rows], obs[rows].only(held[rows]), refine, seed)
-        return sum(step > min(scores, key=scores.__getitem__) for step in scores) >= 4
+        return progress.step >= max(500, 2.5 * min(scores, key=scores.__getitem__))
 
     if train(trial, trial_objective, part, replace(config, decay=0.0), seed, watch).interrupted:
         posterior.load_state_dict(trial.state_dict())
         return None
-    return min(scores, key=scores.__getitem__) if scores else config.steps
+    best = min(scores, key=scores.__getitem__) if scores else config.steps
+    return config.steps if 1.6 * best >= config.steps else max(1, int(0.7 * best))
 
 
 @torch.no_grad()
