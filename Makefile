@@ -11,6 +11,7 @@ demo: .venv/installed
 test: .venv/installed lint types unit wheel
 
 test-all: test
+	$(BIN)/python -m pytest -m slow tests
 
 lint: .venv/installed
 	$(BIN)/ruff check .
