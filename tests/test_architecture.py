@@ -19,6 +19,7 @@ ORDER = [
     "conditionals",
     "models",
     "objectives",
+    "stepping",
     "training",
     "methods",
     "drawing",

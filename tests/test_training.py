@@ -7,8 +7,8 @@ from linear_gaussian import make
 from unfade.corruption import GaussianNoise
 from unfade.errors import InvalidData, TrainingFailed
 from unfade.methods import METHODS, Architecture, Task, fit_method
-from unfade.objectives import MIWAE, Bound, Objective
-from unfade.training import TrainingConfig, batches, choose_steps, train
+from unfade.objectives import MIWAE, Bound, Objective, PaperTAE
+from unfade.training import Run, TrainingConfig, batches, choose_steps, scoped_seed, train, train_many
 
 TINY = Architecture(latent=2, hidden=(16,), prior_hidden=(8,), prior_latent=2)
 
@@ -134,10 +134,10 @@ def test_schedules():
 
 
 def test_batches_see_every_row_once_a_pass():
-    stream = batches(10, 3, torch.Generator().manual_seed(0))
+    stream = batches(10, 3, seed=0)
     one_pass = torch.cat([next(stream) for _ in range(3)])
     assert len(one_pass.unique()) == 9
-    assert len(next(batches(2, 5, torch.Generator().manual_seed(0)))) == 2
+    assert len(next(batches(2, 5, seed=0))) == 2
 
 
 def test_chosen_steps_stop_where_held_out_cells_get_worse():
@@ -172,3 +172,27 @@ def test_noise_is_found_where_it_can_be_told():
     )
     t.learn_noise(posterior := t.posterior(), MIWAE(8))
     assert abs(float(posterior.corruption.std) - 0.3) < 0.03
+
+
+def test_models_side_by_side_end_as_if_alone():
+    def runs():
+        built = []
+        for seed in range(3):
+            t = task(steps=40)
+            data = make(300, seed=seed)[2]
+            with scoped_seed(seed):
+                prior, inverter = TINY.prior(8), TINY.encoder(8)
+            t.seed = seed
+            objective = PaperTAE(prior, inverter, lam=1.0 + seed, C=5.0 * seed)
+            config = TrainingConfig(steps=40, check_every=10, learning_rate=1e-3 * (seed + 1), warmup=(0.1, 0.5, 0.01))
+            built.append(Run(t.posterior(conditioned=False), objective, data, config, seed))
+        return built
+
+    together, alone = runs(), runs()
+    histories = train_many(together)
+    for run, history in zip(alone, histories, strict=True):
+        single = train(run.posterior, run.objective, run.obs, run.config, run.seed)
+        assert single.terms["value"] == pytest.approx(history.terms["value"], rel=1e-3)
+    for first, second in zip(together, alone, strict=True):
+        assert torch.allclose(weights(first.posterior), weights(second.posterior), atol=1e-4)
+    assert not torch.allclose(weights(together[0].posterior), weights(together[1].posterior), atol=1e-2)

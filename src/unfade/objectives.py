@@ -83,8 +83,10 @@ class PaperTAE(Objective):
         self.prior = prior
         self.inverter = inverter
         self.inverter_sees = inverter_sees
-        self.lam = lam
-        self.C = C
+        self.lam: Tensor
+        self.C: Tensor
+        self.register_buffer("lam", torch.tensor(float(lam)))  # buffers, so that models side by side may differ
+        self.register_buffer("C", torch.tensor(float(C)))
         self.penalty = penalty
 
     def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:

@@ -5,6 +5,7 @@ them from one generator; drawing takes them keyed by row, so that a row gets the
 """
 
 from collections.abc import Callable
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -32,6 +33,25 @@ def _mix(bits: Tensor) -> Tensor:
     return bits ^ _shift(bits, 31)
 
 
+def _numbers(start: Tensor, size: int) -> Tensor:
+    """`size` standard normal numbers along a new last axis, by SplitMix64 from each start and Box-Muller."""
+    bits = _mix((start[..., None] + torch.arange(1, (size + 1) // 2 + 1, device=start.device)) * _GOLDEN)
+    uniform = [(_shift(bits, 32).float() + 0.5) / 2**32, ((bits & 0xFFFFFFFF).float() + 0.5) / 2**32]
+    radius, angle = (-2 * uniform[0].log()).sqrt(), 2 * torch.pi * uniform[1]
+    return torch.cat([radius * angle.cos(), radius * angle.sin()], -1)[..., :size]
+
+
+def step_normals(seed: Tensor, step: Tensor) -> Normals:
+    """Normals of one training step: they depend on (seed, step, call, position) alone. seed, step: whole numbers."""
+    key = _mix(_mix(seed * _GOLDEN) + _mix(step * _GOLDEN + 1))
+    calls = count()
+
+    def normals(*shape: int) -> Tensor:
+        return _numbers(_mix(key + next(calls)), torch.Size(shape).numel()).reshape(shape)
+
+    return normals
+
+
 class KeyedNormals:
     """Normals that depend on (seed, row, call, draw, position) alone: SplitMix64 streams and Box-Muller.
 
@@ -53,11 +73,6 @@ class KeyedNormals:
         """Standard normal numbers of shape (draws, samples, *event)."""
         device, size = self.keys.device, torch.Size(event).numel()
         draw = torch.arange(self.first_draw, self.first_draw + draws, device=device)
-        start = _mix(self.keys + _mix(draw[:, None] * 64 + self.stream))[..., None]
+        start = _mix(self.keys + _mix(draw[:, None] * 64 + self.stream))
         self.stream += 1
-        pairs = torch.arange(1, (size + 1) // 2 + 1, device=device)
-        bits = _mix(start + pairs * _GOLDEN)
-        uniform = [(_shift(bits, 32).float() + 0.5) / 2**32, ((bits & 0xFFFFFFFF).float() + 0.5) / 2**32]
-        radius, angle = (-2 * uniform[0].log()).sqrt(), 2 * torch.pi * uniform[1]
-        numbers = torch.cat([radius * angle.cos(), radius * angle.sin()], -1)[..., :size]
-        return numbers.reshape(draws, samples, *event)
+        return _numbers(start, size).reshape(draws, samples, *event)

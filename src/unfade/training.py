@@ -3,12 +3,12 @@
 import copy
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from unfade.errors import InvalidData, TrainingFailed
 from unfade.models import PosteriorLVM
@@ -16,6 +16,7 @@ from unfade.objectives import Objective
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
 from unfade.scores import crps
+from unfade.stepping import Stepper, Trained
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class History:
     seconds: float = 0.0
     ended: str = "ran all steps"
     interrupted: bool = False
+    step: str = ""  # how the step was run
 
     def add(self, step: int, means: dict[str, float]) -> None:
         """Append one stretch."""
@@ -78,6 +80,7 @@ class Progress:
     seconds_left: float
 
 
+COMPILE_FROM = 20_000  # steps from which compiling pays for itself on a GPU
 _BUILDING = threading.RLock()  # torch initialises weights from one generator for all threads
 OnStep = Callable[[Progress], bool | None]  # True ends the run
 
@@ -90,15 +93,26 @@ def scoped_seed(seed: int) -> Iterator[None]:
         yield
 
 
-def batches(samples: int, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+def batches(samples: int, size: int, seed: int) -> Iterator[Tensor]:
     """Endless batches of row numbers: each pass over the rows in a new order, a short last batch left out."""
     size = min(size, samples)
+    generator = torch.Generator().manual_seed(seed)
     while True:
-        order = torch.randperm(samples, generator=generator, device=generator.device)
+        order = torch.randperm(samples, generator=generator)
         yield from order[: samples - samples % size].split(size)
 
 
-@torch.enable_grad()
+@dataclass(frozen=True)
+class Run:
+    """One model to train: what `train` takes."""
+
+    posterior: PosteriorLVM
+    objective: Objective
+    obs: Observations
+    config: TrainingConfig
+    seed: int = 0
+
+
 def train(
     posterior: PosteriorLVM,
     objective: Objective,
@@ -112,73 +126,86 @@ def train(
     Ctrl-C ends training and keeps what is there. A value that is not finite takes the last good state back
     and goes on at half the rate; after five such falls TrainingFailed is raised.
     """
-    generator = torch.Generator(obs.values.device).manual_seed(seed)
-    normals = generator_normals(generator)
-    trained = nn.ModuleList([posterior, objective])
-    parameters = [p for p in trained.parameters() if p.requires_grad]
-    optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
-    history, started = History(), time.monotonic()
-    good, falls = _state(trained), 0
-    totals: dict[str, Tensor | float] = {}
+    return train_many([Run(posterior, objective, obs, config, seed)], on_step)[0]
+
+
+@torch.enable_grad()
+def train_many(runs: Sequence[Run], on_step: OnStep | None = None) -> list[History]:
+    """Train models of one shape side by side, in one batched step; each ends as if it were trained alone.
+
+    Models, data and batches must have equal shapes, and the runs equal lengths; seeds, rates, warm-ups and
+    the numbers that objectives hold as buffers may differ. `on_step` is told of their mean.
+    """
+    config, samples = runs[0].config, len(runs[0].obs)
+    stepper = Stepper(
+        [Trained(run.posterior, run.objective) for run in runs],
+        [run.obs for run in runs],
+        [run.seed for run in runs],
+        [run.config.clip_norm for run in runs],
+    )
+    how, order = "", [batches(samples, config.batch_size, run.seed) for run in runs]
+    falls = torch.zeros(len(runs))
+    history, started, done = [History() for _ in runs], time.monotonic(), 0
+    good = stepper.snapshot()
+
+    def out_of_time() -> bool:
+        return config.max_seconds is not None and time.monotonic() - started > config.max_seconds
+
     try:
-        for step, rows in enumerate(batches(len(obs), config.batch_size, generator)):
-            progress = _progress(step, time.monotonic() - started, config)
-            if progress >= 1:
-                break
-            for group in optimiser.param_groups:
-                group["lr"] = config.rate_at(progress) / 2**falls
-            bound = objective(posterior, obs[rows], normals, config.warmup_at(progress))
-            optimiser.zero_grad()
-            (-bound.value.mean()).backward()
-            nn.utils.clip_grad_norm_(parameters, config.clip_norm)
-            optimiser.step()
-            for name, term in {"value": bound.value, **bound.terms}.items():
-                totals[name] = totals.get(name, 0.0) + term.detach().mean()
-            if (step + 1) % config.check_every and step + 1 < config.steps:
-                continue
-            count = (step % config.check_every) + 1
-            means, totals = {name: float(total) / count for name, total in totals.items()}, {}
-            if _finite(means, parameters):
-                good = _state(trained)
-                history.add(step + 1, means)
-            else:
-                falls += 1
-                trained.load_state_dict(good)
-                optimiser.state.clear()
-                if falls > 5:
-                    raise TrainingFailed(_failure(step, means))
+        while (progress := _progress(done, time.monotonic() - started, config)) < 1:
+            ahead = [progress + (1 - progress) * i / (config.steps - done) for i in range(config.check_every)]
+            stepper.plan(
+                torch.stack([torch.stack([next(rows) for rows in order]) for _ in ahead]),
+                torch.tensor([[run.config.rate_at(share) for run in runs] for share in ahead]) / 2**falls,
+                torch.tensor([[run.config.warmup_at(share) for run in runs] for share in ahead]),
+            )
+            if done == 0:
+                how = stepper.accelerate(compile=config.steps >= COMPILE_FROM)
+            length = 0
+            while length < min(config.check_every, config.steps - done) and not (length and out_of_time()):
+                stepper.step()
+                length += 1
+            done += length
+            finite = stepper.finite().cpu()
+            means = (stepper.totals / length).tolist()
+            if not finite.all():
+                falls += ~finite
+                stepper.restore(good, ~finite)
+                if falls.max() > 5:
+                    raise TrainingFailed(_failure(done, dict(zip(stepper.names, means[int(falls.argmax())], strict=True))))
+            good = stepper.snapshot()
+            for i, record in enumerate(history):
+                if finite[i]:
+                    record.add(done, dict(zip(stepper.names, means[i], strict=True)))
             if on_step is not None:
                 elapsed = time.monotonic() - started
-                left = elapsed * (1 / max(_progress(step + 1, elapsed, config), 1e-9) - 1)
-                if on_step(Progress(step + 1, config.steps, means["value"], left)):
-                    history.ended = f"ended by its callback after {step + 1} of {config.steps} steps"
+                left = elapsed * (1 / max(_progress(done, elapsed, config), 1e-9) - 1)
+                value = sum(row[0] for row in means) / len(means)
+                if on_step(Progress(done, config.steps, value, left)):
+                    _end(history, f"ended by its callback after {done} of {config.steps} steps")
                     break
+        else:
+            if done < config.steps:
+                _end(history, f"out of time after {done} of {config.steps} steps")
     except KeyboardInterrupt:
-        history.ended, history.interrupted = f"interrupted after {step} of {config.steps} steps", True
-        trained.load_state_dict(good)
-    else:
-        if step < config.steps and history.ended == "ran all steps":
-            history.ended = f"out of time after {step} of {config.steps} steps"
-    if not _finite({"value": 0.0}, parameters):  # ended by time between two checks
-        trained.load_state_dict(good)
-    if not history.steps and falls:
-        raise TrainingFailed(_failure(step, {}))
-    history.seconds = time.monotonic() - started
+        stepper.flat.copy_(good[0])
+        _end(history, f"interrupted after {done} of {config.steps} steps", interrupted=True)
+    if any(not record.steps for record in history) and falls.any():
+        raise TrainingFailed(_failure(done, {}))
+    stepper.release()
+    for record in history:
+        record.seconds, record.step = time.monotonic() - started, how
     return history
+
+
+def _end(history: list[History], how: str, interrupted: bool = False) -> None:
+    for record in history:
+        record.ended, record.interrupted = how, interrupted
 
 
 def _progress(step: int, elapsed: float, config: TrainingConfig) -> float:
     """The share of the run that is over, by steps or by time, whichever is further."""
     return max(step / config.steps, elapsed / config.max_seconds if config.max_seconds else 0.0)
-
-
-def _state(trained: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in trained.state_dict().items()}
-
-
-def _finite(means: dict[str, float], parameters: list[nn.Parameter]) -> bool:
-    numbers = torch.stack([p.detach().abs().max() for p in parameters])
-    return bool(torch.isfinite(numbers).all()) and abs(means["value"]) < float("inf")
 
 
 def _failure(step: int, means: dict[str, float]) -> str:

@@ -1,0 +1,191 @@
+"""The step: one or many models of one shape, their parameters as rows of one matrix, Adam for all at once.
+
+Everything a step reads is on the device: data, the batches and rates planned for a stretch, random numbers
+as a hash of (seed, step). So it can be compiled and captured as a CUDA graph, a model gives the same
+result alone or beside others, and nothing waits for the host.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+
+from unfade.models import PosteriorLVM
+from unfade.objectives import Bound, Objective
+from unfade.observations import Observations
+from unfade.randomness import Normals, step_normals
+
+
+class Trained(nn.Module):
+    """A posterior and the objective it is trained by, as one module."""
+
+    def __init__(self, posterior: PosteriorLVM, objective: Objective):
+        super().__init__()
+        self.posterior = posterior
+        self.objective = objective
+
+    def forward(self, obs: Observations, normals: Normals, warmup: Tensor) -> Bound:
+        """The objective's value."""
+        return self.objective(self.posterior, obs, normals, warmup)
+
+
+class Stepper:
+    """Steps of Adam on a stack of models; the modules' own parameters are views of its rows.
+
+    models, data: one each a model, of equal shapes; seeds, clip_norm: (models,). `plan` sets the batches, rates
+    and warm-ups of the next stretch, `step` takes one step of it.
+    """
+
+    def __init__(
+        self, models: Sequence[Trained], data: Sequence[Observations], seeds: Sequence[int], clip_norm: Sequence[float]
+    ):
+        self.device = data[0].values.device
+        self.models = models
+        self.values = torch.stack([obs.values for obs in data])
+        self.observed = torch.stack([obs.observed for obs in data])
+        self.seeds = torch.tensor(seeds, device=self.device)
+        self.clip_norm = torch.tensor(clip_norm, device=self.device)
+        self.trainable = [name for name, p in models[0].named_parameters() if p.requires_grad]
+        self.shapes = [models[0].get_parameter(name).shape for name in self.trainable]
+        self.flat = self._flatten()
+        self.fixed = self._stack_fixed()
+        self.moments = torch.zeros(2, *self.flat.shape, device=self.device)
+        self.count = torch.zeros(len(models), device=self.device)  # Adam's own count, per model
+        self.taken = torch.zeros((), dtype=torch.long, device=self.device)  # steps taken: keys the random numbers
+        self.names = ["value", *self._probe()]
+        self.totals = torch.zeros(len(models), len(self.names), device=self.device)
+        self.planned: list[Tensor] = []
+        self.place = torch.zeros(1, dtype=torch.long, device=self.device)  # in the plan
+        self._one_step: Callable[[], None] = self._update
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def plan(self, rows: Tensor, rates: Tensor, warmups: Tensor) -> None:
+        """Batches (steps, models, batch), rates and warm-ups (steps, models) of the next stretch."""
+        new = rows, rates, warmups
+        if not self.planned:
+            self.planned = [part.to(self.device) for part in new]
+        for old, part in zip(self.planned, new, strict=True):  # in place: a captured graph reads these very tensors
+            old.copy_(part)
+        self.place.zero_()
+        self.totals.zero_()
+
+    def step(self) -> None:
+        """The next step of the plan."""
+        if self._graph is not None:
+            self._graph.replay()
+        else:
+            self._one_step()
+
+    def accelerate(self, compile: bool) -> str:
+        """Compile and capture the step where the device allows; says what was done. Call after `plan`."""
+        if self.device.type != "cuda":
+            return "eager: no GPU"
+        before = [part.clone() for part in self._state()]
+        said = "captured as a CUDA graph"
+        if compile:
+            self._one_step = torch.compile(self._update, dynamic=False)
+            said = "compiled and " + said
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._one_step()
+                self.place.zero_()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._one_step()
+        for part, old in zip(self._state(), before, strict=True):
+            part.copy_(old)
+        self._graph = graph
+        return said
+
+    def snapshot(self) -> list[Tensor]:
+        """A copy of parameters and optimiser state, to go back to."""
+        return [part.clone() for part in (self.flat, self.moments, self.count)]
+
+    def restore(self, snapshot: list[Tensor], which: Tensor) -> None:
+        """Put the models `which` (bool) back, with the optimiser as new."""
+        self.flat[which] = snapshot[0][which]
+        self.moments[:, which] = 0.0
+        self.count[which] = 0.0
+
+    def finite(self) -> Tensor:
+        """Which models have finite parameters and totals, (models,)."""
+        return self.flat.isfinite().all(1) & self.totals.isfinite().all(1)
+
+    def release(self) -> None:
+        """Give the modules parameters of their own."""
+        for model in self.models:
+            for name in self.trainable:
+                parameter = model.get_parameter(name)
+                parameter.data = parameter.data.clone()
+
+    def _state(self) -> list[Tensor]:
+        return [self.flat, self.moments, self.count, self.taken, self.place, self.totals]
+
+    def _flatten(self) -> Tensor:
+        """Parameters as rows of one matrix, and the modules' parameters as views of them."""
+        rows = [
+            torch.cat([model.get_parameter(name).detach().flatten() for name in self.trainable]) for model in self.models
+        ]
+        flat = torch.stack(rows)
+        for model, row in zip(self.models, flat, strict=True):
+            for name, part in self._unflatten(row).items():
+                model.get_parameter(name).data = part
+        return flat
+
+    def _unflatten(self, row: Tensor) -> dict[str, Tensor]:
+        parts = row.split([shape.numel() for shape in self.shapes])
+        return {name: part.view(shape) for name, part, shape in zip(self.trainable, parts, self.shapes, strict=True)}
+
+    def _stack_fixed(self) -> dict[str, Tensor]:
+        states = [{**dict(model.named_parameters()), **dict(model.named_buffers())} for model in self.models]
+        return {name: torch.stack([s[name].detach() for s in states]) for name in states[0] if name not in self.trainable}
+
+    def _probe(self) -> list[str]:
+        first = Observations(self.values[0, :1], self.observed[0, :1])
+        with torch.no_grad():
+            return list(
+                self.models[0](first, step_normals(self.seeds[0], self.taken), torch.ones((), device=self.device)).terms
+            )
+
+    def _loss(
+        self, row: Tensor, fixed: dict[str, Tensor], values: Tensor, observed: Tensor, seed: Tensor, warmup: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Minus the mean value of one model, and the means of its terms."""
+        normals = step_normals(seed, self.taken)
+        given = {**self._unflatten(row), **fixed}
+        bound = functional_call(self.models[0], given, (Observations(values, observed), normals, warmup))
+        means = torch.stack([bound.value.mean(), *(term.mean() for term in bound.terms.values())])
+        return -means[0], means.detach()
+
+    def _gradients(self, values: Tensor, observed: Tensor, warmup: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients (models, parameters) and means (models, terms)."""
+        if len(self.models) == 1 and self.device.type == "cpu":  # plain autograd has the least overhead
+            row = self.flat[0].detach().requires_grad_()
+            fixed = {name: part[0] for name, part in self.fixed.items()}
+            loss, means = self._loss(row, fixed, values[0], observed[0], self.seeds[0], warmup[0])
+            return torch.autograd.grad(loss, row)[0][None], means[None]
+        gradients, (_, means) = vmap(grad_and_value(self._loss, has_aux=True))(
+            self.flat, self.fixed, values, observed, self.seeds, warmup
+        )
+        return gradients, means
+
+    def _update(self) -> None:
+        """One step of Adam for all models, gradient norms clipped."""
+        rows, rates, warmups = (part.index_select(0, self.place)[0] for part in self.planned)
+        model = torch.arange(len(self.models), device=self.device)[:, None]
+        gradients, means = self._gradients(self.values[model, rows], self.observed[model, rows], warmups)
+        norm = gradients.norm(dim=1)
+        gradients = gradients * (self.clip_norm / norm.clamp(min=1e-12)).clamp(max=1.0)[:, None]
+        self.count += 1
+        self.moments[0].lerp_(gradients, 0.1)
+        self.moments[1].lerp_(gradients.square(), 0.001)
+        first = self.moments[0] / (1 - 0.9**self.count)[:, None]
+        second = self.moments[1] / (1 - 0.999**self.count)[:, None]
+        self.flat -= rates[:, None] * first / (second.sqrt() + 1e-8)
+        self.totals += means
+        self.taken += 1
+        self.place += 1
