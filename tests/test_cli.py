@@ -152,27 +152,47 @@ def test_interrupting_leaves_nothing(csv, tmp_path, monkeypatch):
 
 
 def test_interrupting_the_training_keeps_what_was_reached(csv, tmp_path, monkeypatch):
-    from unfade import training
+    from unfade.stepping import Stepper
 
     calls = []
-    state = training._state
+    step = Stepper.step
 
-    def interrupt(trained):
+    def interrupt(stepper):
         calls.append(1)
-        if len(calls) == 3:
+        if len(calls) == 120:
             raise KeyboardInterrupt
-        return state(trained)
+        step(stepper)
 
-    monkeypatch.setattr(training, "_state", interrupt)
+    monkeypatch.setattr(Stepper, "step", interrupt)
     result = run("recover", csv, "-o", tmp_path / "out.csv", "--max-steps", 500)
     assert result.exit_code == 130
     assert "interrupted" in result.output
     assert len(read_table(tmp_path / "out.csv")) == 60
 
 
+def test_columns_in_another_order_keep_their_own_values(csv, tmp_path):
+    first = run(
+        "recover", csv, "-o", tmp_path / "a.csv", "--save", tmp_path / "m", "--draws-to", tmp_path / "da.csv", *FAST
+    )
+    assert first.exit_code == 0, first.output
+    names = ["salt", "depth", "wind", "heat"]
+    write_table(read_table(csv).select(names), tmp_path / "moved.csv")
+    out = ["-o", tmp_path / "b.csv", "--draws-to", tmp_path / "db.csv", "--seed", 1]
+    moved = run("recover", tmp_path / "moved.csv", "--model", tmp_path / "m", *out)
+    assert moved.exit_code == 0, moved.output
+    for before, after in (("a.csv", "b.csv"), ("da.csv", "db.csv")):
+        before, after = read_table(tmp_path / before), read_table(tmp_path / after)
+        assert after.column_names[-4:] == names
+        assert before.select(after.column_names).equals(after)
+
+
+def test_the_input_is_never_overwritten(csv):
+    before = csv.read_bytes()
+    assert run("recover", csv, "-o", csv, *FAST).exit_code == 3
+    assert csv.read_bytes() == before
+
+
 def test_an_output_that_exists_is_replaced(csv, tmp_path):
     (tmp_path / "out.csv").write_text("old")
     assert run("recover", csv, "-o", tmp_path / "out.csv", *FAST).exit_code == 0
-    assert (tmp_path / "out.csv").read_text().startswith('"depth"') or (tmp_path / "out.csv").read_text().startswith(
-        "depth"
-    )
+    assert (tmp_path / "out.csv").read_text().startswith("depth,heat,wind,salt\n")

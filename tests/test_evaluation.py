@@ -71,6 +71,19 @@ def test_bad_questions_are_refused(change, message):
         evaluate(**{**question, **change})
 
 
+def test_frames_in_another_order_are_refused(fitted):
+    import pandas as pd
+    from conftest import small_table
+
+    from unfade import Recoverer
+
+    frame = pd.DataFrame(small_table(), columns=list("abcd"))
+    draws = Recoverer(max_steps=5, verbose=0).fit(frame).sample(frame, 2)
+    assert evaluate(draws, frame.fillna(0), frame).count > 0
+    with pytest.raises(InvalidData, match="same order"):
+        evaluate(draws, frame.fillna(0)[list("dcba")], frame)
+
+
 def test_unknown_truth_is_left_out_and_masks_are_taken_at_their_word():
     import pandas as pd
 

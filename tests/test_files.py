@@ -32,6 +32,8 @@ def test_the_usual_words_for_missing_are_read(tmp_path):
         ("empty.csv", b"", "is empty"),
         ("header.csv", b"x,y\n", "no rows"),
         ("double.csv", b"x,x\n1,2\n", "'x' more than once"),
+        ("bare.csv", b"1.5,2,\n3,4,5\n", "has no header"),
+        ("semicolon.csv", b"x;y\n1;2\n", "Expected commas"),
         ("broken.parquet", b"PAR1 nonsense", "Cannot read"),
         ("broken.feather", b"nonsense", "Cannot read"),
         ("broken.npy", b"nonsense", "Cannot read"),

@@ -122,8 +122,10 @@ def recover(
         Path, typer.Argument(help="Table or array: .csv, .parquet, .feather, .npy or .npz; empty cells or NaN are missing.")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the recovered data (posterior mean) go.")],
-    noise: Annotated[str, typer.Option(help="none, learn, learn-by-column, a number, or one a column: 0.1,0.2")] = "none",
-    method: Annotated[str, typer.Option(help="tae, tae-paper, mvae or miwae.")] = "tae",
+    noise: Annotated[
+        str, typer.Option(help="none, learn, learn-by-column, 0.3, one a column (0.1,0.2) or infer.")
+    ] = "none",
+    method: Annotated[str, typer.Option(help="tae, mvae, miwae or tae-paper (slow: 500,000 steps).")] = "tae",
     scaling: Annotated[str, typer.Option(help="variance, interval, joint-variance, joint-interval or none.")] = "variance",
     draws: Annotated[int, typer.Option(help="Number of draws for --draws-to.")] = 20,
     draws_to: Annotated[Path | None, typer.Option(help="Long table of draws: columns draw, row, then the data's.")] = None,
@@ -154,6 +156,8 @@ def recover(
             p is not None for p in (output, draws_to, save)
         ):
             raise InvalidData("-o, --draws-to and --save must be different files.")
+        if data in (output, draws_to):
+            raise InvalidData(f"{data} is the input: write to another file, so that the raw data stay.")
         table = read_table(data)
         if isinstance(table, np.ndarray) and table.ndim > 2 and output.suffix not in (".npy", ".npz"):
             raise InvalidData(

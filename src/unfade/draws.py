@@ -25,6 +25,11 @@ class Draws:
         self.values = values
         self._container = container or Container(None, None, np.dtype(values.dtype))
 
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Names of the columns of `values`, where the data had names."""
+        return self._container.names
+
     def __len__(self) -> int:
         return len(self.values)
 

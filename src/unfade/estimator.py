@@ -147,7 +147,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         blocks = mean_blocks(self.posterior_, self.space_.enter(obs[todo]), 100, self.seed_, rows, self._refine())
         for where, values in blocks:
             means[todo[where].numpy()] = self.space_.leave(values, obs[todo[where]], self._exact()).numpy()
-        return container.wrap(means)
+        return container.wrap(container.reorder(means))
 
     def sample(
         self,
@@ -178,7 +178,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         blocks = draw_blocks(self.posterior_, self.space_.enter(obs[todo]), n_draws, seed, rows[todo], self._refine(refine))
         for where, values in blocks:
             draws[:, todo[where].numpy()] = self.space_.leave(values, obs[todo[where]], self._exact()).numpy()
-        return Draws(draws, container)
+        return Draws(container.reorder(draws), container)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as one file (safetensors and JSON), whole or not at all."""
@@ -283,14 +283,15 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not reset:
             check_is_fitted(self)
         data, container = open_container(X)
-        if not reset and container.names is not None:
-            data, container = self._match_names(data, container)
         obs = as_observations(data, container.names)
+        order = None if reset else container.order(getattr(self, "feature_names_in_", ()))
+        if order is not None:  # columns are matched by name; results go back in the caller's order
+            return obs[:, order], replace(container, back=np.argsort(order))
         try:  # scikit-learn's own record and check of the number and names of columns
             seen = obs.values.numpy() if container.names is None else container.template
             validate_data(self, seen, reset=reset, skip_check_array=True)
         except ValueError as error:
-            raise InvalidData(f"{error} Give the columns that the model was fitted on.") from None
+            raise InvalidData(f"{str(error).strip()} Give the columns that the model was fitted on.") from None
         if reset and not obs.observed.any():
             raise InvalidData("Nothing is observed in the whole table: every entry is missing. Give at least one number.")
         if not reset and tuple(obs.event_shape) != self.space_.event_shape:
@@ -298,13 +299,6 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"Expected samples of shape {self.space_.event_shape} as at fit, got {tuple(obs.event_shape)}."
             )
         return obs, container
-
-    def _match_names(self, data: np.ndarray, container: Container) -> tuple[np.ndarray, Container]:
-        """Columns in another order are put in the order of the fit, by name."""
-        known, names = list(getattr(self, "feature_names_in_", [])), list(container.names or ())
-        if names == known or sorted(names) != sorted(known):
-            return data, container  # other sets of names are scikit-learn's to refuse
-        return data[:, [names.index(name) for name in known]], container.select(known)
 
     def _say_what_is_not_modelled(self, space: ModelSpace) -> None:
         fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)

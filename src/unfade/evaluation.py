@@ -53,6 +53,8 @@ def evaluate(
     (True = seen), or the observations themselves with NaN for unseen; cells: "missing", "observed" or
     "all"; unit: errors are measured in it (a number, or one a column).
     """
+    for frame in (truth, observed):
+        _check_same_columns(draws, frame)
     if cells not in ("missing", "observed", "all"):
         raise InvalidData(f"cells must be 'missing', 'observed' or 'all', got {cells!r}.")
     values = torch.as_tensor(np.array(draws.values if isinstance(draws, Draws) else draws)).double()
@@ -64,6 +66,16 @@ def evaluate(
     chosen = chosen & known.observed  # a truth that is not known cannot be scored against
     scale = torch.as_tensor(np.array(1.0 if unit is None else unit, dtype=np.float64))
     return _scores((values / scale).flatten(2), (target / scale).flatten(1), chosen.flatten(1), cells, level, peak)
+
+
+def _check_same_columns(draws: Any, frame: Any) -> None:
+    """Frames are compared by position, so their columns must stand as the draws' do."""
+    names = draws.columns if isinstance(draws, Draws) else None
+    given = [str(name) for name in getattr(frame, "column_names", getattr(frame, "columns", ()))]
+    if names is not None and given and given != list(names):
+        raise InvalidData(
+            f"The draws have the columns {list(names)[:5]}, in this order, got {given[:5]}. Put them in the same order."
+        )
 
 
 def _scores(values: Tensor, target: Tensor, chosen: Tensor, cells: str, level: float, peak: float) -> Scores:

@@ -27,10 +27,28 @@ def read_table(path: str | os.PathLike[str]) -> Any:
     if isinstance(table, np.ndarray) and table.ndim < 2:
         raise InvalidFile(f"{path} holds an array of shape {table.shape}. Expected samples by features.")
     if not isinstance(table, np.ndarray):
+        _check_header(path, table.column_names)
         check_names(table.column_names)
     if len(table) == 0:
         raise InvalidFile(f"{path} has a header but no rows. Expected at least one row of data.")
     return table
+
+
+def _check_header(path: Path, names: list[str]) -> None:
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        raise InvalidFile(
+            f"{path} has one column named {names[0]!r}. Expected commas between cells: convert the separators."
+        )
+    if all(_is_number(name) for name in names):
+        raise InvalidFile(f"{path} has no header: its first line is {', '.join(names)}. Expected a line of column names.")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text or "nan")
+    except ValueError:
+        return False
+    return True
 
 
 def write_table(table: Any, path: str | os.PathLike[str]) -> None:
@@ -68,9 +86,15 @@ def _read_csv(path: Path) -> Any:
 
 
 def _write_csv(table: Any, path: Path) -> None:
+    import csv as plain
+
     from pyarrow import csv
 
-    csv.write_csv(_as_arrow(table), path, csv.WriteOptions(quoting_style="needed"))
+    table = _as_arrow(table)
+    with path.open("w", newline="", encoding="utf-8") as file:  # pyarrow would put quotes around every name
+        plain.writer(file, lineterminator="\n").writerow(table.column_names)
+    with path.open("ab") as file:
+        csv.write_csv(table, file, csv.WriteOptions(include_header=False, quoting_style="needed"))
 
 
 def _read_parquet(path: Path) -> Any:

@@ -16,8 +16,8 @@ FORMAT = 1
 
 
 @contextmanager
-def whole_or_nothing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its name once everything was written, and not before."""
+def whole_or_nothing(path: str | os.PathLike[str], keep: bool = True) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its name once everything was written, and not before (`keep`)."""
     target = Path(path)
     if not target.parent.is_dir():
         raise InvalidFile(f"Cannot write {target}: the folder {target.parent} does not exist. Create it first.")
@@ -30,8 +30,9 @@ def whole_or_nothing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise InvalidFile(f"Cannot write in {target.parent}: {error.strerror}. Choose a folder you may write to.") from None
     try:
         yield Path(name)
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, target)
+        if keep:
+            os.chmod(name, 0o666 & ~_umask())
+            os.replace(name, target)
     except OSError as error:
         raise InvalidFile(f"Cannot write {target}: {error.strerror or error}. Nothing was left under that name.") from None
     finally:
@@ -40,12 +41,8 @@ def whole_or_nothing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a path that could not be written, before any work is done; an existing file stays as it is."""
-    trial = Path(path).with_name(f".{Path(path).name}.trial")
-    if Path(path).is_dir():
-        raise InvalidFile(f"Cannot write {path}: it is a folder. Give a file name.")
-    with whole_or_nothing(trial):
+    with whole_or_nothing(path, keep=False):
         pass
-    trial.unlink()
 
 
 def _umask() -> int:

@@ -1,7 +1,7 @@
 """Containers in, containers out: a frame, array or tensor goes to one float array, and results come in the same kind."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,17 @@ class Container:
     names: tuple[str, ...] | None
     template: Any
     dtype: np.dtype
+    back: np.ndarray | None = None  # where the caller's columns stand among the model's; None: in the same order
+
+    def reorder(self, values: np.ndarray) -> np.ndarray:
+        """Values (..., features) in the model's order of columns, put in the caller's."""
+        return values if self.back is None else values[..., self.back]
+
+    def order(self, names: Sequence[str]) -> list[int] | None:
+        """Where each of `names` stands among the columns; None where these are other columns, or have no names."""
+        if self.names is None or sorted(self.names) != sorted(names):
+            return None
+        return [self.names.index(name) for name in names]
 
     def wrap(self, values: np.ndarray) -> Any:
         """Put (samples, *event) values into the kind of container the data came in.
@@ -32,10 +43,6 @@ class Container:
             return _frame_like(self.template, values, self.names)
         values = values.astype(self.dtype, copy=False)
         return torch.from_numpy(values) if isinstance(self.template, torch.Tensor) else values
-
-    def select(self, names: Sequence[str]) -> "Container":
-        """The same with its columns in this order."""
-        return replace(self, names=tuple(names), template=_named(self.template).select(names).to_native())
 
 
 def open_container(data: Any) -> tuple[Any, Container]:
