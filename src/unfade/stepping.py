@@ -50,7 +50,7 @@ class Stepper:
         self.shapes = [models[0].get_parameter(name).shape for name in self.trainable]
         self.flat = self._flatten()
         self.fixed = self._stack_fixed()
-        self.moments = torch.zeros(2, *self.flat.shape, device=self.device)
+        self.first, self.second = torch.zeros_like(self.flat), torch.zeros_like(self.flat)  # Adam's moments
         self.count = torch.zeros(len(models), device=self.device)  # Adam's own count, per model
         self.taken = torch.zeros((), dtype=torch.long, device=self.device)  # steps taken: keys the random numbers
         self.names = ["value", *self._probe()]
@@ -101,15 +101,11 @@ class Stepper:
         self._graph = graph
         return said
 
-    def snapshot(self) -> list[Tensor]:
-        """A copy of parameters and optimiser state, to go back to."""
-        return [part.clone() for part in (self.flat, self.moments, self.count)]
-
-    def restore(self, snapshot: list[Tensor], which: Tensor) -> None:
-        """Put the models `which` (bool) back, with the optimiser as new."""
-        self.flat[which] = snapshot[0][which]
-        self.moments[:, which] = 0.0
-        self.count[which] = 0.0
+    def restore(self, parameters: Tensor, which: Tensor) -> None:
+        """Put the models `which` (bool) back to earlier parameters, with the optimiser as new."""
+        self.flat[which] = parameters[which]
+        for part in (self.first, self.second, self.count):
+            part[which] = 0.0
 
     def finite(self) -> Tensor:
         """Which models have finite parameters and totals, (models,)."""
@@ -123,7 +119,7 @@ class Stepper:
                 parameter.data = parameter.data.clone()
 
     def _state(self) -> list[Tensor]:
-        return [self.flat, self.moments, self.count, self.taken, self.place, self.totals]
+        return [self.flat, self.first, self.second, self.count, self.taken, self.place, self.totals]
 
     def _flatten(self) -> Tensor:
         """Parameters as rows of one matrix, and the modules' parameters as views of them."""
@@ -181,11 +177,13 @@ class Stepper:
         norm = gradients.norm(dim=1)
         gradients = gradients * (self.clip_norm / norm.clamp(min=1e-12)).clamp(max=1.0)[:, None]
         self.count += 1
-        self.moments[0].lerp_(gradients, 0.1)
-        self.moments[1].lerp_(gradients.square(), 0.001)
-        first = self.moments[0] / (1 - 0.9**self.count)[:, None]
-        second = self.moments[1] / (1 - 0.999**self.count)[:, None]
-        self.flat -= rates[:, None] * first / (second.sqrt() + 1e-8)
+        first = torch.lerp(self.first, gradients, 0.1)
+        second = torch.lerp(self.second, gradients.square(), 0.001)
+        size = rates / (1 - 0.9**self.count)
+        spread = (second / (1 - 0.999**self.count)[:, None]).sqrt() + 1e-8
+        self.flat -= size[:, None] * first / spread
+        self.first.copy_(first)  # whole tensors at the end: the compiler then makes one pass over the parameters
+        self.second.copy_(second)
         self.totals += means
         self.taken += 1
         self.place += 1

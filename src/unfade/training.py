@@ -146,7 +146,7 @@ def train_many(runs: Sequence[Run], on_step: OnStep | None = None) -> list[Histo
     how, order = "", [batches(samples, config.batch_size, run.seed) for run in runs]
     falls = torch.zeros(len(runs))
     history, started, done = [History() for _ in runs], time.monotonic(), 0
-    good = stepper.snapshot()
+    good = stepper.flat.clone()
 
     def out_of_time() -> bool:
         return config.max_seconds is not None and time.monotonic() - started > config.max_seconds
@@ -173,7 +173,7 @@ def train_many(runs: Sequence[Run], on_step: OnStep | None = None) -> list[Histo
                 stepper.restore(good, ~finite)
                 if falls.max() > 5:
                     raise TrainingFailed(_failure(done, dict(zip(stepper.names, means[int(falls.argmax())], strict=True))))
-            good = stepper.snapshot()
+            good = stepper.flat.clone()
             for i, record in enumerate(history):
                 if finite[i]:
                     record.add(done, dict(zip(stepper.names, means[i], strict=True)))
@@ -188,7 +188,7 @@ def train_many(runs: Sequence[Run], on_step: OnStep | None = None) -> list[Histo
             if done < config.steps:
                 _end(history, f"out of time after {done} of {config.steps} steps")
     except KeyboardInterrupt:
-        stepper.flat.copy_(good[0])
+        stepper.flat.copy_(good)
         _end(history, f"interrupted after {done} of {config.steps} steps", interrupted=True)
     if any(not record.steps for record in history) and falls.any():
         raise TrainingFailed(_failure(done, {}))
