@@ -1,4 +1,4 @@
-"""Your own corruption: simulate it, score it, and train a posterior under it without the estimator."""
+"""A corruption of your own making: a moving window, noise that differs by place; trained without the estimator."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A table with holes and noise: recover it, look at the uncertainty, use the draws. Runs in about a minute."""
+"""A table with holes and noise: recover it, look at the uncertainty, use the draws. Needs pandas; runs in seconds."""
 
 import numpy as np
 from sklearn.datasets import load_wine

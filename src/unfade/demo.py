@@ -32,6 +32,8 @@ class Shown:
 
 # Digits
 
+SD_TOP = 0.5  # the brightest colour of a standard deviation
+
 
 def digits(folder: Path, seed: int = 0, verbose: int = 1) -> Shown:
     """Hide half of the pixels of scikit-learn's 8 x 8 digits, add noise, recover them, score and draw."""
@@ -84,23 +86,27 @@ def _table(scores: dict[str, Scores]) -> str:
 
 def _draw_digits(path: Path, corrupted: np.ndarray, draws: Draws, clean: np.ndarray, rows: int = 8) -> None:
     """Corrupted, mean, six draws, standard deviation, truth: one line a digit."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
     chosen = range(10, 10 + rows)
     columns = [("corrupted", corrupted), ("mean", draws.mean())]
     columns += [(f"draw {i + 1}", draws.values[i]) for i in range(6)]
     columns += [("sd", draws.std()), ("truth", clean)]
-    figure = Figure(figsize=(1.1 * len(columns), 1.15 * rows), layout="constrained")
+    figure = Figure(figsize=(1.1 * len(columns), 1.15 * rows + 0.8), layout="constrained")
     axes = figure.subplots(rows, len(columns))
     for line, (row, sample) in enumerate(zip(axes, chosen, strict=True)):
         for axis, (title, values) in zip(row, columns, strict=True):
-            shown = _as_colours(
-                values[sample].reshape(8, 8), "magma" if title == "sd" else "gray", 0.5 if title == "sd" else 1
-            )
-            axis.imshow(shown, interpolation="nearest")
+            colours, top = ("magma", SD_TOP) if title == "sd" else ("gray", 1.0)
+            axis.imshow(_as_colours(values[sample].reshape(8, 8), colours, top), interpolation="nearest")
             axis.set_axis_off()
             if line == 0:
                 axis.set_title(title)
+    scale = ScalarMappable(Normalize(0, SD_TOP), "magma")
+    figure.colorbar(
+        scale, ax=axes, location="bottom", shrink=0.3, aspect=40, label="sd of the draws (black 0, white 1 in the data)"
+    )
     figure.savefig(path, dpi=110)
 
 
@@ -155,9 +161,9 @@ TOY_METHODS = {  # name: (recoverer, candidates); networks, steps and number of 
     "MVAE": (Recoverer("mvae"), 0),
     "MIWAE": (Recoverer("miwae"), 0),
     "TAE as printed": (Recoverer("tae-paper", training=TrainingConfig(learning_rate=5e-4)), 0),
-    "unfade, plain draws": (Recoverer("tae", settings={"weights": 20}), 0),
-    "MIWAE, 500 candidates": (Recoverer("miwae"), 500),
-    "unfade, 500 candidates": (Recoverer("tae", settings={"weights": 20}), 500),
+    "unfade": (Recoverer("tae", settings={"weights": 20}), 0),
+    "MIWAE, refine=500": (Recoverer("miwae"), 500),
+    "unfade, refine=500": (Recoverer("tae", settings={"weights": 20}), 500),
 }
 
 

@@ -58,7 +58,10 @@ class Draws:
         return self._container.wrap(np.quantile(self.values, share, axis=0))
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
-        """Lower and upper ends of the central interval of each entry."""
+        """Lower and upper ends of the central interval of each entry.
+
+        Ends estimated from m draws cover a little less: level (m - 1) / (m + 1), so 0.865 for 50 draws of 0.9.
+        """
         if not 0 < level < 1:
             raise InvalidData(f"An interval's level lies between 0 and 1, got {level!r}. Use 0.9 for 90 %.")
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
