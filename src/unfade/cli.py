@@ -193,9 +193,8 @@ def recover(
         missing = int(np.isnan(_array(table)).sum())
         left = int(np.isnan(_array(clean)).sum())
         seconds = time.monotonic() - started
-        out.say(
-            f"{data}: {missing} missing cells, {missing - left} filled; noise sd {_readable(rec.noise_)}; {seconds:.0f} s"
-        )
+        level = _readable(rec.noise_, _names(table))
+        out.say(f"{data}: {missing} missing cells, {missing - left} filled; noise sd {level}; {seconds:.0f} s")
         for path, what in ((output, "recovered data"), (draws_to, f"{draws} draws"), (save, "model")):
             if path is not None:
                 out.say(f"  {what}: {path}")
@@ -251,10 +250,14 @@ def _listed(noise: Any) -> Any:
     return noise.tolist() if isinstance(noise, np.ndarray) else noise
 
 
-def _readable(noise: Any) -> str:
+def _readable(noise: Any, names: list[str]) -> str:
+    """The noise level in words: one number, or the first columns' by name."""
     if noise is None:
         return "inferred for each row"
-    return ", ".join(f"{level:.4g}" for level in noise.flat[:8]) if isinstance(noise, np.ndarray) else f"{noise:.4g}"
+    if not isinstance(noise, np.ndarray):
+        return f"{noise:.4g}"
+    shown = [f"{name} {level:.4g}" for name, level in zip(names, noise.flat, strict=True)]
+    return ", ".join(shown[:8] + ["..."] * (len(shown) > 8))
 
 
 def main() -> None:
