@@ -42,8 +42,8 @@ class Stepper:
     ):
         self.device = data[0].values.device
         self.models = models
-        self.values = torch.stack([obs.values for obs in data])
-        self.observed = torch.stack([obs.observed for obs in data])
+        self.values = _stack([obs.values for obs in data])
+        self.observed = _stack([obs.observed for obs in data])
         self.seeds = torch.tensor(seeds, device=self.device)
         self.clip_norm = torch.tensor(clip_norm, device=self.device)
         self.trainable = [name for name, p in models[0].named_parameters() if p.requires_grad]
@@ -187,3 +187,8 @@ class Stepper:
         self.totals += means
         self.taken += 1
         self.place += 1
+
+
+def _stack(tensors: Sequence[Tensor]) -> Tensor:
+    """One tensor with a first axis for the models; a single one is not copied."""
+    return torch.stack(list(tensors)) if len(tensors) > 1 else tensors[0][None]

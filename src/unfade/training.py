@@ -43,7 +43,7 @@ class TrainingConfig:
 
     def rate_at(self, progress: float) -> float:
         """Learning rate at a share of the run."""
-        return self.learning_rate * min(1.0, (1 - progress) / self.decay if self.decay else 1.0)
+        return self.learning_rate * max(0.0, min(1.0, (1 - progress) / self.decay if self.decay else 1.0))
 
     def warmup_at(self, progress: float) -> float:
         """gamma at a share of the run."""
