@@ -39,7 +39,7 @@ class LinearGaussian:
 
 
 def make(samples: int = 4000, seed: int = 0, features: int = 8, factors: int = 2, missing: float = 0.3):
-    """The model, clean data and observations of METHOD: rank 2 of 8 columns, sd .3, noise .3, 30 % missing."""
+    """The model, clean data and observations: rank 2 of 8 columns, sd .3, noise .3, 30 % missing."""
     generator = torch.Generator().manual_seed(seed)
     model = LinearGaussian(torch.randn(features, factors, generator=generator), 0.3, 0.3)
     z = torch.randn(samples, factors, generator=generator)

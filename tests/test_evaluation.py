@@ -71,7 +71,7 @@ def test_bad_questions_are_refused(change, message):
         evaluate(**{**question, **change})
 
 
-def test_frames_in_another_order_are_refused(fitted):
+def test_frames_in_another_order_are_refused():
     import pandas as pd
     from conftest import small_table
 

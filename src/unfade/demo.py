@@ -128,7 +128,6 @@ class Ring:
 
     thickness: float = 0.05
     noise: float = 0.1
-    seed: int = 0
     generator: torch.Generator = field(default_factory=torch.Generator)
 
     def clean(self, samples: int) -> Tensor:

@@ -1,7 +1,8 @@
 """Random numbers as inputs: who draws says where the numbers come from, nothing touches a global seed.
 
 `Normals` is any function that returns standard normal numbers of the shape asked for. Training takes
-them from one generator; drawing takes them keyed by row, so that a row gets the same draws in any batch.
+them keyed by step, so that a model trains alike alone or beside others; drawing keyed by row, so that a row
+gets the same draws in any batch.
 """
 
 from collections.abc import Callable
