@@ -40,7 +40,7 @@ def stepper_of(models: int, device: str) -> Stepper:
     stepper = Stepper([m for m, _ in built], [obs for _, obs in built], list(range(models)), [20.0] * models)
     steps = 50
     rows = torch.randint(SAMPLES, (steps, models, BATCH))
-    stepper.plan(rows, torch.full((steps, models), 2e-4), torch.ones(steps, models))
+    stepper.plan(0, rows, torch.full((steps, models), 2e-4), torch.ones(steps, models))
     return stepper
 
 
@@ -132,7 +132,7 @@ def draws(device: str) -> dict[str, float]:
         for _ in range(2):
             synchronise(device)
             started = time.perf_counter()
-            for _where, _values in draw_blocks(posterior, some, 16, 0, torch.arange(rows, device=device), refine):
+            for _where, _values in draw_blocks(posterior, some, torch.arange(rows, device=device), 16, 0, refine):
                 pass
             synchronise(device)
             seconds = time.perf_counter() - started

@@ -273,3 +273,28 @@ def test_a_fitted_recoverer_can_be_copied_and_pickled(table, fitted):
     expected = fitted.transform(table)
     assert np.array_equal(copy.deepcopy(fitted).transform(table), expected)
     assert np.array_equal(pickle.loads(pickle.dumps(fitted)).transform(table), expected)
+
+
+def test_draws_go_into_an_array_that_is_given(table, tmp_path):
+    Y, rec = table, quick().fit(table)
+    whole = rec.sample(Y, 3).values
+    out = np.memmap(tmp_path / "draws", np.float64, "w+", shape=(3, *Y.shape))
+    draws = rec.sample(Y, 3, out=out)
+    assert draws.values is out
+    assert np.array_equal(out, whole)
+    with pytest.raises(InvalidData, match="out must hold"):
+        rec.sample(Y, 4, out=out)
+
+
+def test_large_tables_go_in_parts_that_change_nothing(table, monkeypatch):
+    whole = quick().fit(table)
+    monkeypatch.setattr("unfade.observations.AT_ONCE", 32)
+    parts = quick().fit(table)
+    assert np.allclose(parts.sample(table, 3).values, whole.sample(table, 3).values, rtol=1e-4)
+    assert np.allclose(parts.transform(table), whole.transform(table), rtol=1e-4)
+
+
+def test_verbose_2_says_how_the_step_was_run(table, capsys):
+    quick(verbose=2).fit(table)
+    assert "5 steps in" in (said := capsys.readouterr().err)
+    assert "eager" in said

@@ -24,7 +24,7 @@ def data():
 
 
 def draw(posterior, obs, draws=1000, refine=0):
-    blocks = draw_blocks(posterior, obs, draws, 0, torch.arange(len(obs)), refine)
+    blocks = draw_blocks(posterior, obs, torch.arange(len(obs)), draws, 0, refine)
     return torch.cat([values for _, values in blocks], 1).double()
 
 

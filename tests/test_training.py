@@ -4,11 +4,12 @@ import pytest
 import torch
 from linear_gaussian import make
 
+from unfade import training
 from unfade.corruption import GaussianNoise
 from unfade.errors import InvalidData, TrainingFailed
 from unfade.methods import METHODS, Architecture, Task, fit_method
 from unfade.objectives import MIWAE, Bound, Objective, PaperTAE
-from unfade.training import Run, TrainingConfig, batches, choose_steps, scoped_seed, train, train_many
+from unfade.training import Run, TrainingConfig, batches, scoped_seed, train, train_many, train_watched
 
 TINY = Architecture(latent=2, hidden=(16,), prior_hidden=(8,), prior_latent=2)
 
@@ -140,19 +141,20 @@ def test_batches_see_every_row_once_a_pass():
     assert len(next(batches(2, 5, seed=0))) == 2
 
 
-def test_chosen_steps_stop_where_held_out_cells_get_worse():
+def test_training_ends_where_held_out_cells_get_worse():
     _, _, obs = make(60)
     wide = Architecture(latent=8, hidden=(64, 64))
     t = Task(obs, GaussianNoise(0.01), wide, TrainingConfig(steps=3000), seed=0, refine=20)
-    assert choose_steps(t.posterior(), MIWAE(5), obs, t.training, refine=20) < 2500
+    first, settled = train_watched(t.posterior(), MIWAE(5), obs, t.training, refine=20)
+    assert first.steps[-1] < 2500
+    assert settled.steps[-1] < first.steps[-1] / 2
 
 
-def test_chosen_steps_leave_the_model_alone():
-    t = task()
-    posterior = t.posterior()
-    before = weights(posterior).clone()
-    choose_steps(posterior, MIWAE(2), t.obs, t.training)
-    assert torch.equal(weights(posterior), before)
+def test_all_steps_are_taken_where_held_out_cells_get_better_and_better():
+    t = task(steps=200)
+    first, settled = train_watched(t.posterior(), MIWAE(5), t.obs, t.training)
+    assert first.steps[-1] == 200
+    assert settled.steps[-1] == 100
 
 
 def test_noise_is_found_where_it_can_be_told():
@@ -196,3 +198,15 @@ def test_models_side_by_side_end_as_if_alone():
     for first, second in zip(together, alone, strict=True):
         assert torch.allclose(weights(first.posterior), weights(second.posterior), atol=1e-4)
     assert not torch.allclose(weights(together[0].posterior), weights(together[1].posterior), atol=1e-2)
+
+
+@pytest.mark.slow
+def test_a_compiled_step_ends_where_the_plain_one_does(monkeypatch):
+    ends = []
+    for compile_from in (10**9, 1):
+        monkeypatch.setattr(training, "COMPILE_FROM", compile_from)
+        t = task(steps=40)
+        t.run(posterior := t.posterior(), MIWAE(5))
+        ends.append((weights(posterior), t.histories[0].step))
+    assert [how.split(" ")[0] for _, how in ends] == ["eager", "compiled"]
+    assert torch.allclose(ends[0][0], ends[1][0], atol=1e-4)

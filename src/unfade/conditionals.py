@@ -1,15 +1,27 @@
 """Conditional densities: modules whose forward(*condition) returns a torch Distribution."""
 
 from abc import ABC, abstractmethod
+from math import log, pi
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Independent, Normal
 
 
+class Cells(Normal):
+    """Independent Gaussian entries: torch's Normal, unchecked, its density in fewer operations."""
+
+    def __init__(self, loc: Tensor, scale: Tensor):
+        super().__init__(loc, scale, validate_args=False)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log-density of each entry."""
+        return -0.5 * ((value - self.loc) / self.scale).square() - self.scale.log() - 0.5 * log(2 * pi)
+
+
 def bounded(raw: Tensor, width: float) -> Tensor:
     """A number in (-width/2, width/2) with slope 1 at 0, so that log-variances learn at the rate of means."""
-    return width * (torch.sigmoid(4 * raw / width) - 0.5)
+    return width / 2 * torch.tanh(2 / width * raw)
 
 
 def reparametrise(density: Independent, normals: Tensor) -> Tensor:
@@ -54,9 +66,14 @@ class Gaussian(Conditional):
         else:
             mean, raw = out, (10 * self.raw_tens).expand(out.shape)
         scale = (bounded(raw + self.offset, self.width) / 2).exp()
-        return Independent(Normal(mean, scale, validate_args=False), 1, validate_args=False)
+        return Independent(Cells(mean, scale), 1, validate_args=False)
 
 
 def standard_normal(like: Tensor) -> Independent:
     """N(0, I) over the last axis, shaped and placed like a tensor."""
-    return Independent(Normal(torch.zeros_like(like), torch.ones_like(like), validate_args=False), 1, validate_args=False)
+    return Independent(Cells(torch.zeros_like(like), torch.ones_like(like)), 1, validate_args=False)
+
+
+def standard_log_prob(z: Tensor) -> Tensor:
+    """log N(z; 0, I) over the last axis."""
+    return -0.5 * (z.square().sum(-1) + z.shape[-1] * log(2 * pi))

@@ -18,7 +18,7 @@ _ENTRIES = 2**21  # entries of x that are in memory together, roughly
 
 
 def draw_blocks(
-    posterior: PosteriorLVM | None, obs: Observations, draws: int, seed: int, rows: Tensor, refine: int = 0
+    posterior: PosteriorLVM | None, obs: Observations, rows: Tensor, draws: int, seed: int, refine: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of (which samples, draws of them (draws, samples in block, *event)). rows: one key a sample."""
 
@@ -35,7 +35,7 @@ def draw_blocks(
 
 
 def mean_blocks(
-    posterior: PosteriorLVM | None, obs: Observations, draws: int, seed: int, rows: Tensor, refine: int = 0
+    posterior: PosteriorLVM | None, obs: Observations, rows: Tensor, draws: int, seed: int, refine: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of (which samples, posterior means of them (samples in block, *event))."""
 

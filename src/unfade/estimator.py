@@ -1,10 +1,12 @@
 """Recoverer: corrupted data in, posterior draws of the clean data out. The main path in one file."""
 
 import os
+import sys
 import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from unfade import storage
+from unfade import observations, storage
 from unfade.corruption import GaussianNoise, gaussian_noise
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws
@@ -56,7 +58,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     random_state : int, RandomState or None
         The same number gives the same fit and the same draws.
     verbose : int
-        0: silent; 1: a progress bar in terminals and notebooks.
+        0: silent; 1: a progress bar in terminals and notebooks; 2: then also what each stage took, and how its
+        step was run (eager, compiled, captured) and why.
 
     Attributes
     ----------
@@ -132,6 +135,9 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )
         with progress_bar(self.verbose > 0) as task.on_step:
             posterior = fit_method(self.method, task, settings) if space.features else None
+        if self.verbose > 1:
+            for stage, history in enumerate(task.histories, 1):
+                print(f"stage {stage}: {history}", file=sys.stderr)
         if task.interrupted:
             warnings.warn("Training was interrupted: what it had reached is kept.", DataNotice, stacklevel=2)
         self.seed_, self.space_, self.posterior_ = seed, space, posterior
@@ -142,12 +148,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Posterior mean of the clean data, in the kind of container that X is."""
         obs, container = self._door(X, reset=False)
-        means, todo = self._start(obs)
-        rows = torch.zeros(len(todo), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
-        blocks = mean_blocks(self.posterior_, self.space_.enter(obs[todo]), 100, self.seed_, rows, self._refine())
-        for where, values in blocks:
-            means[todo[where].numpy()] = self.space_.leave(values, obs[todo[where]], self._exact()).numpy()
-        return container.wrap(container.reorder(means))
+        means = np.empty(obs.values.shape)
+        rows = torch.zeros(len(obs), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
+        averaged = partial(mean_blocks, draws=100, seed=self.seed_, refine=self._refine())
+        self._fill(means[None], obs, container, rows, averaged)
+        return container.wrap(means)
 
     def sample(
         self,
@@ -157,12 +162,13 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         refine: int | str | None = None,
         seed: int | None = None,
         row_ids: Sequence[int] | None = None,
+        out: np.ndarray | None = None,
     ) -> Draws:
         """Draws of the clean data.
 
         The draws of a row hang on `seed` (by default the fit's) and on its position, or on its number in
         `row_ids`; not on the batch it comes in, nor on how many draws are asked for. `refine` overrides
-        the estimator's.
+        the estimator's. `out`: an array or memory map of shape (n_draws, *X.shape) to write the draws into.
         """
         obs, container = self._door(X, reset=False)
         if not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
@@ -172,13 +178,13 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InvalidData(f"row_ids must hold one whole number a row ({len(obs)}), got {row_ids!r}.")
         if seed is not None and not (isinstance(seed, (int, np.integer)) and 0 <= seed < 2**63):
             raise InvalidData(f"seed must be a whole number of at least 0, got {seed!r}.")
-        seed = self.seed_ if seed is None else int(seed)
-        start, todo = self._start(obs)
-        draws = np.repeat(start[None].astype(container.dtype), n_draws, 0)
-        blocks = draw_blocks(self.posterior_, self.space_.enter(obs[todo]), n_draws, seed, rows[todo], self._refine(refine))
-        for where, values in blocks:
-            draws[:, todo[where].numpy()] = self.space_.leave(values, obs[todo[where]], self._exact()).numpy()
-        return Draws(container.reorder(draws), container)
+        seed, shape = self.seed_ if seed is None else int(seed), (n_draws, *obs.values.shape)
+        draws = np.empty(shape, container.dtype) if out is None else out
+        if draws.shape != shape or not np.issubdtype(draws.dtype, np.floating):
+            raise InvalidData(f"out must hold floating-point numbers of shape {shape}, got {draws.dtype} {draws.shape}.")
+        drawn = partial(draw_blocks, draws=n_draws, seed=seed, refine=self._refine(refine))
+        self._fill(draws, obs, container, rows, drawn)
+        return Draws(draws, container)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as one file (safetensors and JSON), whole or not at all."""
@@ -324,12 +330,21 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return gaussian_noise(1.0, space), {**settings, "infer_noise": True}  # the level comes from q(beta|z,y)
         return gaussian_noise(self.noise, space), settings
 
-    def _start(self, obs: Observations) -> tuple[np.ndarray, Tensor]:
-        """What is known without the model, in the user's units, and the rows that need it."""
-        entered, exact = self.space_.enter(obs), self._exact()
-        known = self.space_.leave(entered.values, obs, exact)
-        todo = (~(entered.observed & exact)).any(1).nonzero().flatten()
-        return known.numpy(), todo
+    def _fill(self, out: np.ndarray, obs: Observations, container: Container, rows: Tensor, blocks: Any) -> None:
+        """Write into `out` (draws, samples, *event), some rows at a time: what is known, and what the model says.
+
+        blocks: draw_blocks or mean_blocks, given (posterior, observations, keys of rows).
+        """
+        height = max(1, observations.AT_ONCE // obs.event_shape.numel())
+        exact = self._exact()
+        for start in range(0, len(obs), height):
+            part, target = obs[start : start + height], out[:, start : start + height]
+            entered = self.space_.enter(part)
+            target[:] = container.reorder(self.space_.leave(entered.values, part, exact).numpy())
+            todo = (~(entered.observed & exact)).any(1).nonzero().flatten()  # rows that need the model
+            for where, values in blocks(self.posterior_, entered[todo], rows[start : start + height][todo]):
+                said = self.space_.leave(values, part[todo[where]], exact).numpy()
+                target[:, todo[where].numpy()] = container.reorder(said)
 
     def _exact(self) -> Tensor:
         """Which modelled entries are observed without noise, (features,)."""

@@ -14,7 +14,7 @@ from unfade.models import PosteriorLVM, PriorLVM
 from unfade.networks import MLP
 from unfade.objectives import MIWAE, MVAE, TAE, ForwardKL, Objective, PaperTAE
 from unfade.observations import Observations
-from unfade.training import History, OnStep, TrainingConfig, choose_steps, scoped_seed, train
+from unfade.training import History, OnStep, TrainingConfig, scoped_seed, train, train_watched
 
 
 @dataclass(frozen=True)
@@ -121,15 +121,6 @@ class Task:
             self.run(posterior, objective, share, time_share=0.15)
             noise.requires_grad_(False)
 
-    def choose_steps(self, posterior: PosteriorLVM, objective: Objective) -> None:
-        """Find the number of steps that predicts held-out observed cells best, unless it is fixed."""
-        if not (self.interrupted or self.fixed_steps):
-            config = self._config(self.training.steps, time_share=0.4)
-            objective.to(self.obs.values)
-            steps = choose_steps(posterior, objective, self.obs, config, self.seed, self.refine, self.on_step)
-            self.interrupted = steps is None
-            self.training = replace(self.training, steps=steps or self.training.steps)
-
     def run(self, posterior: PosteriorLVM, objective: Objective, share: float = 1.0, time_share: float = 1.0) -> None:
         """One stage: train in place, for a share of the steps and of the time that is left.
 
@@ -137,15 +128,32 @@ class Task:
         """
         if self.interrupted:
             return
-        config = self._config(max(1, int(self.training.steps * share)), time_share)
-        objective.to(self.obs.values)
-        seed = self.seed + len(self.histories)
-        self.histories.append(train(posterior, objective, self.obs, config, seed, self.on_step))
-        self.interrupted = self.histories[-1].interrupted
+        self._keep([train(posterior, objective, self.obs, *self._how(objective, share, time_share), self.on_step)])
 
-    def _config(self, steps: int, time_share: float) -> TrainingConfig:
+    def fit(self, posterior: PosteriorLVM, objective: Objective, time_share: float = 1.0) -> None:
+        """The main stage: as long as held-out observed cells say, unless the number of steps is fixed.
+
+        The steps it took are what the shares of later stages refer to.
+        """
+        if self.interrupted or self.fixed_steps:
+            return self.run(posterior, objective, time_share=time_share)
+        config, seed = self._how(objective, 1.0, time_share)
+        histories = train_watched(posterior, objective, self.obs, config, seed, self.refine, self.on_step)
+        self._keep(histories)
+        last = max(histories[-1].steps, default=1)
+        steps = last if len(histories) == 1 else 3 * last  # it settled over half as many steps as it had taken
+        self.training = replace(self.training, steps=steps)
+
+    def _how(self, objective: Objective, share: float, time_share: float) -> tuple[TrainingConfig, int]:
+        """The settings and seed of the next stage."""
+        objective.to(self.obs.values)
         seconds = None if self.deadline is None else max(1e-3, time_share * (self.deadline - time.monotonic()))
-        return replace(self.training, steps=steps, max_seconds=seconds)
+        steps = max(1, int(self.training.steps * share))
+        return replace(self.training, steps=steps, max_seconds=seconds), self.seed + len(self.histories)
+
+    def _keep(self, histories: list[History]) -> None:
+        self.histories += histories
+        self.interrupted = histories[-1].interrupted
 
 
 def build_posterior(
@@ -173,8 +181,7 @@ def _fit_miwae(task: Task, weights: int = 20, conditioned: bool = True) -> Poste
 
 def _fit_alone(task: Task, posterior: PosteriorLVM, objective: Objective) -> PosteriorLVM:
     task.learn_noise(posterior, objective)
-    task.choose_steps(posterior, objective)
-    task.run(posterior, objective)
+    task.fit(posterior, objective)
     return posterior
 
 
@@ -203,15 +210,14 @@ def _fit_paper_tae(
 
 
 def _fit_tae(
-    task: Task, weights: int = 8, posterior: str = "forward", posterior_weights: int = 20, posterior_share: float = 0.4
+    task: Task, weights: int = 8, posterior: str = "forward", posterior_weights: int = 20, posterior_share: float = 0.25
 ) -> PosteriorLVM:
     """Noise, then the prior by the importance-weighted bound; then a posterior of its own, by one of POSTERIOR_STAGES."""
     if posterior not in POSTERIOR_STAGES:
         raise InvalidData(f"posterior must be one of {sorted(POSTERIOR_STAGES)}, got {posterior!r}.")
     model, objective = task.posterior(), MIWAE(weights)
     task.learn_noise(model, objective)
-    task.choose_steps(model, objective)
-    task.run(model, objective, time_share=0.7)
+    task.fit(model, objective, time_share=0.8)
     return POSTERIOR_STAGES[posterior](task, model, posterior_weights, posterior_share)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Independent, kl_divergence
 
-from unfade.conditionals import Conditional, reparametrise, standard_normal
+from unfade.conditionals import Conditional, reparametrise, standard_log_prob, standard_normal
 from unfade.corruption import Corruption
 from unfade.observations import Observations
 from unfade.randomness import Normals
@@ -74,7 +74,7 @@ class PosteriorLVM(nn.Module):
     def log_weight(self, z: Tensor, obs: Observations, q: Independent) -> Tensor:
         """log p(y|z) p(z) / q(z|y), of shape (..., samples)."""
         likelihood = self.corruption.marginal_log_prob(obs, self.decode(z, obs))
-        return likelihood + standard_normal(z).log_prob(z) - q.log_prob(z)
+        return likelihood + standard_log_prob(z) - q.log_prob(z)
 
     def pool(self, obs: Observations, candidates: int, normals: Normals) -> Pool:
         """Candidates from q(z|y) with their importance weights under the decoder as a model of p(x)."""
@@ -122,5 +122,5 @@ class PriorLVM(nn.Module):
         """Importance-weighted bound on log p(x), tight as `weights` grows."""
         q = self.encoder(x)
         z = reparametrise(q, normals(weights, *q.base_dist.loc.shape))
-        log_w = self.decoder(z).log_prob(x) + standard_normal(z).log_prob(z) - q.log_prob(z)
+        log_w = self.decoder(z).log_prob(x) + standard_log_prob(z) - q.log_prob(z)
         return log_w.logsumexp(0) - log(weights)

@@ -1,6 +1,6 @@
 """Observations: what was measured, and which entries. The one door for arrays, and the scaling behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,10 +134,10 @@ class Scaling:
         if kind not in SCALINGS:
             raise InvalidData(f"scaling must be one of {sorted(SCALINGS)} or None, got {kind!r}.")
         statistic, joint = SCALINGS[kind]
-        values, observed = obs.values.double(), obs.observed
+        values, observed = obs.values, obs.observed
         if joint:
             values, observed = values.reshape(-1, 1), observed.reshape(-1, 1)
-        centre, scale = statistic(values, observed)
+        centre, scale = _by_columns(statistic, values, observed)
         scale = torch.where(scale > 0, scale, 1.0)
         return cls(centre.expand(obs.event_shape).clone(), scale.expand(obs.event_shape).clone())
 
@@ -149,6 +149,20 @@ class Scaling:
     def undo(self, values: Tensor) -> Tensor:
         """Clean values back to the user's units, in float64; any number of leading axes."""
         return values.double() * self.scale + self.centre
+
+
+Statistic = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of each column, from (values, observed)
+AT_ONCE = 2**22  # numbers that are worked on together: large tables go in parts
+
+
+def _by_columns(statistic: Statistic, values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+    """A statistic of flat data in double precision, some columns at a time."""
+    width = max(1, AT_ONCE // max(1, len(values)))
+    parts = [
+        statistic(part.double(), seen) for part, seen in zip(values.split(width, 1), observed.split(width, 1), strict=True)
+    ]
+    first, second = zip(*parts, strict=True)
+    return torch.cat(first), torch.cat(second)
 
 
 def _variance(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,7 +181,7 @@ def _interval(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(seen, low, 0.0), torch.where(seen, high - low, 0.0)
 
 
-SCALINGS = {
+SCALINGS: dict[str, tuple[Statistic, bool]] = {
     "variance": (_variance, False),  # each column to mean 0, sd 1
     "interval": (_interval, False),  # each column to [0, 1]
     "joint-variance": (_variance, True),  # one map for all entries, as images want it
@@ -197,11 +211,11 @@ class ModelSpace:
     def fit(cls, obs: Observations, kind: str | None) -> "ModelSpace":
         """From observed entries only; `kind` is one of SCALINGS, or None."""
         flat = _flat(obs)
-        low, span = _interval(flat.values.double(), flat.observed)
+        low, span = _by_columns(_interval, flat.values, flat.observed)
         fill = torch.where(flat.observed.any(0) & (span == 0), low, torch.nan)
         scaling, modelled = Scaling.fit(flat, kind), span > 0
-        _, sd = _variance(scaling.apply(flat).values, flat.observed)
-        spread = float(sd[modelled].mean()) if modelled.any() else 1.0
+        _, sd = _by_columns(_variance, flat.values, flat.observed)
+        spread = float((sd / scaling.scale)[modelled].mean()) if modelled.any() else 1.0
         return cls(tuple(obs.event_shape), scaling, modelled, fill, spread)
 
     @property
@@ -216,7 +230,9 @@ class ModelSpace:
 
     def enter(self, obs: Observations) -> Observations:
         """(samples, features) in model space."""
-        return self.scaling.apply(_flat(obs))[:, self.modelled]
+        flat, height = _flat(obs), max(1, AT_ONCE // max(1, len(self.modelled)))
+        parts = [self.scaling.apply(flat[i : i + height])[:, self.modelled] for i in range(0, max(1, len(flat)), height)]
+        return Observations(torch.cat([p.values for p in parts]), torch.cat([p.observed for p in parts]))
 
     def leave(self, values: Tensor, obs: Observations, exact: Tensor) -> Tensor:
         """Clean values (..., samples, features) in the user's units, (..., samples, *event).

@@ -15,6 +15,7 @@ Normals = Callable[..., Tensor]
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer: the step of SplitMix64
 _MIX = ((30, -4658895280553007687), (27, -7723592293110705685))
+_CALL = 0xD1342543DE82EF95  # how far apart the streams of a step begin
 
 
 def generator_normals(generator: torch.Generator) -> Normals:
@@ -42,13 +43,18 @@ def _numbers(start: Tensor, size: int) -> Tensor:
     return torch.cat([radius * angle.cos(), radius * angle.sin()], -1)[..., :size]
 
 
-def step_normals(seed: Tensor, step: Tensor) -> Normals:
-    """Normals of one training step: they depend on (seed, step, call, position) alone. seed, step: whole numbers."""
-    key = _mix(_mix(seed * _GOLDEN) + _mix(step * _GOLDEN + 1))
+def step_keys(seeds: Tensor, steps: Tensor) -> Tensor:
+    """One key for each training step of each seed, (steps, seeds); seeds and steps are whole numbers."""
+    return _mix(_mix(seeds * _GOLDEN) + _mix(steps * _GOLDEN + 1)[:, None])
+
+
+def step_normals(key: Tensor) -> Normals:
+    """Normals of one training step: they depend on (key, call, position) alone."""
     calls = count()
 
     def normals(*shape: int) -> Tensor:
-        return _numbers(_mix(key + next(calls)), torch.Size(shape).numel()).reshape(shape)
+        start = key + (next(calls) * _CALL + 2**63) % 2**64 - 2**63
+        return _numbers(start, torch.Size(shape).numel()).reshape(shape)
 
     return normals
 

@@ -1,11 +1,12 @@
 """The step: one or many models of one shape, their parameters as rows of one matrix, Adam for all at once.
 
-Everything a step reads is on the device: data, the batches and rates planned for a stretch, random numbers
-as a hash of (seed, step). So it can be compiled and captured as a CUDA graph, a model gives the same
-result alone or beside others, and nothing waits for the host.
+Everything a step reads is on the device: data, and the batches, rates and keys of random numbers planned for
+a stretch. So it can be compiled and captured as a CUDA graph, a model gives the same result alone or beside
+others, and nothing waits for the host.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from unfade.models import PosteriorLVM
 from unfade.objectives import Bound, Objective
 from unfade.observations import Observations
-from unfade.randomness import Normals, step_normals
+from unfade.randomness import Normals, step_keys, step_normals
 
 
 class Trained(nn.Module):
@@ -50,9 +51,10 @@ class Stepper:
         self.shapes = [models[0].get_parameter(name).shape for name in self.trainable]
         self.flat = self._flatten()
         self.fixed = self._stack_fixed()
+        self._fixed_alone = {name: part[0] for name, part in self.fixed.items()}
+        self.each = torch.arange(len(models), device=self.device)[:, None]
         self.first, self.second = torch.zeros_like(self.flat), torch.zeros_like(self.flat)  # Adam's moments
-        self.count = torch.zeros(len(models), device=self.device)  # Adam's own count, per model
-        self.taken = torch.zeros((), dtype=torch.long, device=self.device)  # steps taken: keys the random numbers
+        self.fresh_at = torch.zeros(len(models))  # the step at which a model's optimiser was new
         self.names = ["value", *self._probe()]
         self.totals = torch.zeros(len(models), len(self.names), device=self.device)
         self.planned: list[Tensor] = []
@@ -60,9 +62,13 @@ class Stepper:
         self._one_step: Callable[[], None] = self._update
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def plan(self, rows: Tensor, rates: Tensor, warmups: Tensor) -> None:
-        """Batches (steps, models, batch), rates and warm-ups (steps, models) of the next stretch."""
-        new = rows, rates, warmups
+    def plan(self, start: int, rows: Tensor, rates: Tensor, warmups: Tensor) -> None:
+        """Batches (steps, models, batch), rates and warm-ups (steps, models) of a stretch that begins at step `start`."""
+        steps = start + torch.arange(len(rows))
+        taken = (steps[:, None] + 1 - self.fresh_at).double()
+        root = (1 - 0.999**taken).sqrt()  # Adam's corrections for moments that start at 0
+        numbers = torch.stack([rates * root / (1 - 0.9**taken), 1e-8 * root, warmups], -1).float()
+        new = rows, step_keys(self.seeds.cpu(), steps), numbers
         if not self.planned:
             self.planned = [part.to(self.device) for part in new]
         for old, part in zip(self.planned, new, strict=True):  # in place: a captured graph reads these very tensors
@@ -78,34 +84,57 @@ class Stepper:
             self._one_step()
 
     def accelerate(self, compile: bool) -> str:
-        """Compile and capture the step where the device allows; says what was done. Call after `plan`."""
-        if self.device.type != "cuda":
-            return "eager: no GPU"
+        """Compile the step, and capture it on a GPU; says what was done and why. Call after `plan`."""
         before = [part.clone() for part in self._state()]
-        said = "captured as a CUDA graph"
-        if compile:
-            self._one_step = torch.compile(self._update, dynamic=False)
-            said = "compiled and " + said
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                self._one_step()
-                self.place.zero_()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._one_step()
+        said = self._compile() if compile else "eager (compiling would take longer than it saves)"
+        if self.device.type == "cuda":
+            self._capture()
+            said += "; captured as a CUDA graph"
         for part, old in zip(self._state(), before, strict=True):
             part.copy_(old)
-        self._graph = graph
         return said
 
-    def restore(self, parameters: Tensor, which: Tensor) -> None:
-        """Put the models `which` (bool) back to earlier parameters, with the optimiser as new."""
+    def _compile(self) -> str:
+        compiled = torch.compile(self._update, dynamic=False)
+        try:
+            with self._tensor_cores():
+                compiled()
+        except Exception as error:  # whatever keeps a compiler from working here, the plain step does the same
+            return f"eager (compiling failed: {type(error).__name__})"
+        self._one_step = compiled
+        return "compiled"
+
+    def _capture(self) -> None:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        graph = torch.cuda.CUDAGraph()
+        with self._tensor_cores():
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    self.place.zero_()
+                    self._one_step()
+            torch.cuda.current_stream().wait_stream(side)
+            self.place.zero_()
+            with torch.cuda.graph(graph):
+                self._one_step()
+        self._graph = graph
+
+    @staticmethod
+    @contextmanager
+    def _tensor_cores() -> Iterator[None]:
+        """Products of matrices in TF32 where a GPU has it: ten bits of mantissa are enough for noisy gradients."""
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    def restore(self, parameters: Tensor, which: Tensor, step: int) -> None:
+        """Put the models `which` (bool) back to earlier parameters at step `step`, with the optimiser as new."""
         self.flat[which] = parameters[which]
-        for part in (self.first, self.second, self.count):
-            part[which] = 0.0
+        self.first[which] = self.second[which] = 0.0
+        self.fresh_at[which] = step
 
     def finite(self) -> Tensor:
         """Which models have finite parameters and totals, (models,)."""
@@ -119,7 +148,7 @@ class Stepper:
                 parameter.data = parameter.data.clone()
 
     def _state(self) -> list[Tensor]:
-        return [self.flat, self.first, self.second, self.count, self.taken, self.place, self.totals]
+        return [self.flat, self.first, self.second, self.place, self.totals]
 
     def _flatten(self) -> Tensor:
         """Parameters as rows of one matrix, and the modules' parameters as views of them."""
@@ -143,49 +172,39 @@ class Stepper:
     def _probe(self) -> list[str]:
         first = Observations(self.values[0, :1], self.observed[0, :1])
         with torch.no_grad():
-            return list(
-                self.models[0](first, step_normals(self.seeds[0], self.taken), torch.ones((), device=self.device)).terms
-            )
+            return list(self.models[0](first, step_normals(self.seeds[0]), torch.ones((), device=self.device)).terms)
 
     def _loss(
-        self, row: Tensor, fixed: dict[str, Tensor], values: Tensor, observed: Tensor, seed: Tensor, warmup: Tensor
+        self, row: Tensor, fixed: dict[str, Tensor], values: Tensor, observed: Tensor, key: Tensor, warmup: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Minus the mean value of one model, and the means of its terms."""
-        normals = step_normals(seed, self.taken)
         given = {**self._unflatten(row), **fixed}
-        bound = functional_call(self.models[0], given, (Observations(values, observed), normals, warmup))
+        bound = functional_call(self.models[0], given, (Observations(values, observed), step_normals(key), warmup))
         means = torch.stack([bound.value.mean(), *(term.mean() for term in bound.terms.values())])
         return -means[0], means.detach()
 
-    def _gradients(self, values: Tensor, observed: Tensor, warmup: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients (models, parameters) and means (models, terms)."""
-        if len(self.models) == 1 and self.device.type == "cpu":  # plain autograd has the least overhead
-            row = self.flat[0].detach().requires_grad_()
-            fixed = {name: part[0] for name, part in self.fixed.items()}
-            loss, means = self._loss(row, fixed, values[0], observed[0], self.seeds[0], warmup[0])
+    def _gradients(self, *batch: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients (models, parameters) and means (models, terms); batch: values, observed, keys, warm-ups."""
+        if len(self.models) == 1 and self.device.type == "cpu" and not torch.compiler.is_compiling():
+            row = self.flat[0].detach().requires_grad_()  # plain autograd has the least overhead
+            loss, means = self._loss(row, self._fixed_alone, *(part[0] for part in batch))
             return torch.autograd.grad(loss, row)[0][None], means[None]
-        gradients, (_, means) = vmap(grad_and_value(self._loss, has_aux=True))(
-            self.flat, self.fixed, values, observed, self.seeds, warmup
-        )
+        gradients, (_, means) = vmap(grad_and_value(self._loss, has_aux=True))(self.flat, self.fixed, *batch)
         return gradients, means
 
     def _update(self) -> None:
         """One step of Adam for all models, gradient norms clipped."""
-        rows, rates, warmups = (part.index_select(0, self.place)[0] for part in self.planned)
-        model = torch.arange(len(self.models), device=self.device)[:, None]
-        gradients, means = self._gradients(self.values[model, rows], self.observed[model, rows], warmups)
-        norm = gradients.norm(dim=1)
-        gradients = gradients * (self.clip_norm / norm.clamp(min=1e-12)).clamp(max=1.0)[:, None]
-        self.count += 1
+        rows, keys, numbers = (part.index_select(0, self.place)[0] for part in self.planned)
+        size, tiny, warmups = numbers.unbind(-1)
+        gradients, means = self._gradients(self.values[self.each, rows], self.observed[self.each, rows], keys, warmups)
+        norm = gradients.norm(dim=1, keepdim=True)
+        gradients = gradients * (self.clip_norm[:, None] / norm.clamp(min=1e-12)).clamp(max=1.0)
         first = torch.lerp(self.first, gradients, 0.1)
         second = torch.lerp(self.second, gradients.square(), 0.001)
-        size = rates / (1 - 0.9**self.count)
-        spread = (second / (1 - 0.999**self.count)[:, None]).sqrt() + 1e-8
-        self.flat -= size[:, None] * first / spread
+        self.flat -= size[:, None] * first / (second.sqrt() + tiny[:, None])
         self.first.copy_(first)  # whole tensors at the end: the compiler then makes one pass over the parameters
         self.second.copy_(second)
         self.totals += means
-        self.taken += 1
         self.place += 1
 
 

@@ -1,6 +1,5 @@
 """The one loop: Adam on an objective, seeds scoped, time left told, nothing non-finite let through."""
 
-import copy
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -63,6 +62,10 @@ class History:
     interrupted: bool = False
     step: str = ""  # how the step was run
 
+    def __str__(self) -> str:
+        taken = self.steps[-1] if self.steps else 0
+        return f"{taken} steps in {self.seconds:.1f} s, {self.ended}; step {self.step}"
+
     def add(self, step: int, means: dict[str, float]) -> None:
         """Append one stretch."""
         self.steps.append(step)
@@ -80,7 +83,8 @@ class Progress:
     seconds_left: float
 
 
-COMPILE_FROM = 20_000  # steps from which compiling pays for itself on a GPU
+COMPILE_FROM = 20_000  # steps from which compiling, up to half a minute, pays for itself
+COMPILE_SECONDS = 120.0  # the shortest time budget that leaves room for it
 _BUILDING = threading.RLock()  # torch initialises weights from one generator for all threads
 OnStep = Callable[[Progress], bool | None]  # True ends the run
 
@@ -155,12 +159,13 @@ def train_many(runs: Sequence[Run], on_step: OnStep | None = None) -> list[Histo
         while (progress := _progress(done, time.monotonic() - started, config)) < 1:
             ahead = [progress + (1 - progress) * i / (config.steps - done) for i in range(config.check_every)]
             stepper.plan(
+                done,
                 torch.stack([torch.stack([next(rows) for rows in order]) for _ in ahead]),
                 torch.tensor([[run.config.rate_at(share) for run in runs] for share in ahead]) / 2**falls,
                 torch.tensor([[run.config.warmup_at(share) for run in runs] for share in ahead]),
             )
             if done == 0:
-                how = stepper.accelerate(compile=config.steps >= COMPILE_FROM)
+                how = stepper.accelerate(_worth_compiling(config))
             length = 0
             while length < min(config.check_every, config.steps - done) and not (length and out_of_time()):
                 stepper.step()
@@ -170,7 +175,7 @@ def train_many(runs: Sequence[Run], on_step: OnStep | None = None) -> list[Histo
             means = (stepper.totals / length).tolist()
             if not finite.all():
                 falls += ~finite
-                stepper.restore(good, ~finite)
+                stepper.restore(good, ~finite, done)
                 if falls.max() > 5:
                     raise TrainingFailed(_failure(done, dict(zip(stepper.names, means[int(falls.argmax())], strict=True))))
             good = stepper.flat.clone()
@@ -198,6 +203,10 @@ def train_many(runs: Sequence[Run], on_step: OnStep | None = None) -> list[Histo
     return history
 
 
+def _worth_compiling(config: TrainingConfig) -> bool:
+    return config.steps >= COMPILE_FROM and (config.max_seconds is None or config.max_seconds >= COMPILE_SECONDS)
+
+
 def _end(history: list[History], how: str, interrupted: bool = False) -> None:
     for record in history:
         record.ended, record.interrupted = how, interrupted
@@ -217,7 +226,7 @@ def _failure(step: int, means: dict[str, float]) -> str:
     )
 
 
-def choose_steps(
+def train_watched(
     posterior: PosteriorLVM,
     objective: Objective,
     obs: Observations,
@@ -225,38 +234,51 @@ def choose_steps(
     seed: int = 0,
     refine: int = 0,
     on_step: OnStep | None = None,
-) -> int | None:
-    """How many steps to train for: where held-out observed cells are predicted best, by CRPS.
+) -> list[History]:
+    """Train for as long as held-out observed cells are predicted better and better, by CRPS; at most `config.steps`.
 
-    A copy is trained at a constant rate on nine tenths of the observed cells and scored on the rest at
-    steps that grow by a quarter each time; it ends early once 2.5 times as many steps brought nothing
-    better. A run whose rate falls to zero gets as far in about 0.7 of the steps; where the best score came
-    late there is no sign of over-fitting, and all steps are taken.
-    Interrupted, it hands over what it has trained and answers None.
+    First at a constant rate on nine tenths of the observed cells. The rest is predicted at steps that grow by
+    a quarter each time, and once 2.5 times as many steps brought nothing better it ends. Then on all cells,
+    the rate falling to zero over half as many steps. As a falling rate brings the networks much closer
+    to the data, it starts from where half of the best number of steps was taken; where the best score
+    came late there is no sign of over-fitting, and it starts from the end.
     """
-    generator = torch.Generator(obs.values.device).manual_seed(seed)
-    held = obs.observed & (torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < 0.1)
+    seen, held, rows = _hold_out(obs, seed)
     if not held.any() or not (obs.observed & ~held).any():
-        return config.steps
-    part = obs.only(~held)
-    rows = held.any(1).nonzero().flatten()
-    rows = rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:512]]
-    trial, trial_objective = copy.deepcopy(posterior), copy.deepcopy(objective)
+        return [train(posterior, objective, obs, config, seed, on_step)]
+    trained = Trained(posterior, objective)
     scores: dict[int, float] = {}
+    states: dict[int, dict[str, Tensor]] = {}
 
     def watch(progress: Progress) -> bool | None:
         if on_step is not None:
             on_step(progress)
         if progress.step < 1.25 * max(scores, default=0) and progress.step < progress.steps:
             return None
-        scores[progress.step] = _held_out_crps(trial, part[rows], obs[rows].only(held[rows]), refine, seed)
-        return progress.step >= max(500, 2.5 * min(scores, key=scores.__getitem__))
+        scores[progress.step] = _held_out_crps(posterior, seen[rows], obs[rows].only(held[rows]), refine, seed)
+        states[progress.step] = {name: value.clone() for name, value in trained.state_dict().items()}
+        best = min(scores, key=scores.__getitem__)
+        for step in [step for step in states if 3 * step < best]:
+            del states[step]
+        return progress.step >= max(500, 2.5 * best)
 
-    if train(trial, trial_objective, part, replace(config, decay=0.0), seed, watch).interrupted:
-        posterior.load_state_dict(trial.state_dict())
-        return None
-    best = min(scores, key=scores.__getitem__) if scores else config.steps
-    return config.steps if 1.6 * best >= config.steps else max(1, int(0.7 * best))
+    shares = [config.max_seconds and share * config.max_seconds for share in (0.6, 0.4)]
+    first = train(posterior, objective, seen, replace(config, decay=0.0, max_seconds=shares[0]), seed, watch)
+    if first.interrupted or not scores:
+        return [first]
+    best, last = min(scores, key=scores.__getitem__), max(scores)
+    start = last if 1.6 * best >= last else min(states, key=lambda step: abs(step - 0.5 * best))
+    trained.load_state_dict(states[start])
+    settle = replace(config, steps=max(1, start // 2), decay=1.0, max_seconds=shares[1])
+    return [first, train(posterior, objective, obs, settle, seed + 1, on_step)]
+
+
+def _hold_out(obs: Observations, seed: int) -> tuple[Observations, Tensor, Tensor]:
+    """What is left to see when a tenth of the observed cells is held out, those cells, and up to 512 rows with any."""
+    generator = torch.Generator(obs.values.device).manual_seed(seed)
+    held = obs.observed & (torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < 0.1)
+    rows = held.any(1).nonzero().flatten()
+    return obs.only(~held), held, rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:512]]
 
 
 @torch.no_grad()
