@@ -1,22 +1,34 @@
-"""How fast the step and the draws are: ratios measured in one run. `python benchmarks/speed.py step many draws`.
+"""How fast unfade is: ratios measured in one run. `python benchmarks/speed.py step many draws tables growth memory`.
 
-step: a plain eager loop with torch.optim.Adam against the shipped step; many: models side by side; draws:
-rows a minute, plain and refined. Sizes are the paper's (784 entries, 400 units, 20 latents, batch 20).
+step: a plain eager loop with torch.optim.Adam against the shipped step, on a GPU at the paper's sizes (784
+entries, 400 units, 20 latents, batch 20), on a CPU also at those of a small table; many: models side by side;
+draws: rows a minute, plain and refined; tables: a whole fit and 20 draws beside two peers, with CRPS on the missing cells
+(--data-dir: a folder with concrete.csv.gz); growth: seconds when rows, columns and draws double; memory: the
+most anonymous memory that a fit on a million rows and 20 draws into a memory map take.
 """
 
 import argparse
 import copy
 import json
 import platform
+import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import numpy as np
+import peers
 import torch
 from torch import nn
 
+from unfade import Recoverer
 from unfade.corruption import GaussianNoise
 from unfade.drawing import draw_blocks
-from unfade.methods import PAPER, Task
-from unfade.objectives import PaperTAE
+from unfade.evaluation import evaluate
+from unfade.methods import PAPER, Task, architecture_for
+from unfade.objectives import MIWAE, PaperTAE
 from unfade.observations import Observations
 from unfade.stepping import Stepper, Trained
 from unfade.training import TrainingConfig, scoped_seed
@@ -35,11 +47,23 @@ def paper_model(seed: int, device: str) -> tuple[Trained, Observations]:
     return Trained(posterior, objective), obs
 
 
-def stepper_of(models: int, device: str) -> Stepper:
-    built = [paper_model(seed, device) for seed in range(models)]
+def table_model(seed: int, device: str) -> tuple[Trained, Observations]:
+    """The default recipe's main stage on a table of 1,030 x 9."""
+    generator = torch.Generator(device).manual_seed(seed)
+    observed = torch.rand(1030, 9, generator=generator, device=device) > 0.3
+    obs = Observations(torch.randn(1030, 9, generator=generator, device=device) * observed, observed)
+    task = Task(obs, GaussianNoise(0.0), architecture_for(1030, 9), TrainingConfig(), seed)
+    return Trained(task.posterior(), MIWAE(8)), obs
+
+
+Build = Callable[[int, str], tuple[Trained, Observations]]
+
+
+def stepper_of(models: int, device: str, build: Build = paper_model, batch: int = BATCH) -> Stepper:
+    built = [build(seed, device) for seed in range(models)]
     stepper = Stepper([m for m, _ in built], [obs for _, obs in built], list(range(models)), [20.0] * models)
     steps = 50
-    rows = torch.randint(SAMPLES, (steps, models, BATCH))
+    rows = torch.randint(len(built[0][1]), (steps, models, batch))
     stepper.plan(0, rows, torch.full((steps, models), 2e-4), torch.ones(steps, models))
     return stepper
 
@@ -64,13 +88,13 @@ def synchronise(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def plain_step(device: str):
+def plain_step(device: str, build: Build = paper_model, batch: int = BATCH):
     """The same objective in a loop as one would write it first."""
-    model, obs = paper_model(0, device)
-    optimiser = torch.optim.Adam(model.parameters(), lr=2e-4)
+    model, obs = build(0, device)
+    optimiser = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=2e-4)
 
     def step() -> None:
-        rows = torch.randint(SAMPLES, (BATCH,), device=device)
+        rows = torch.randint(len(obs), (batch,), device=device)
         bound = model(obs[rows], lambda *shape: torch.randn(shape, device=device), torch.ones((), device=device))
         optimiser.zero_grad()
         (-bound.value.mean()).backward()
@@ -95,17 +119,19 @@ def planned(stepper: Stepper):
 
 
 def step(device: str) -> dict[str, float]:
-    steps = 200 if device == "cuda" else 30
-    result = {"plain eager loop": timed(plain_step(device), steps, device)}
-    stepper = stepper_of(1, device)
-    result["shipped step, eager"] = timed(planned(stepper), steps, device)
-    if device == "cuda":
+    """Microseconds a step."""
+    sizes = {"paper": (paper_model, BATCH), "table of 1,030 x 9": (table_model, 128)}
+    result = {}
+    for size, (build, batch) in sizes.items():
+        steps = 200 if device == "cuda" else 50
+        result[f"{size}: plain eager loop"] = timed(plain_step(device, build, batch), steps, device)
         for compiled in (False, True):
-            stepper = stepper_of(1, device)
+            stepper = stepper_of(1, device, build, batch)
             started = time.perf_counter()
             said = stepper.accelerate(compile=compiled)
             seconds = time.perf_counter() - started
-            result[f"shipped step, {said} (prepared in {seconds:.0f} s)"] = timed(planned(stepper), 1000, device)
+            steps = 1000 if device == "cuda" else 50
+            result[f"{size}: shipped step, {said} (in {seconds:.0f} s)"] = timed(planned(stepper), steps, device)
     return result
 
 
@@ -140,18 +166,118 @@ def draws(device: str) -> dict[str, float]:
     return result
 
 
+def tanh_table(rows: int, columns: int, seed: int = 0) -> np.ndarray:
+    """Five factors through a random tanh network, unit variance, and noise of sd 0.3 of its own."""
+    rng = np.random.default_rng(seed)
+    factors, first, second = rng.normal(size=(rows, 5)), rng.normal(size=(5, 32)), rng.normal(size=(32, columns))
+    smooth = np.tanh(factors @ first) @ second
+    return smooth / smooth.std(0) + 0.3 * rng.normal(size=smooth.shape)
+
+
+def with_holes(X: np.ndarray, seed: int = 0) -> np.ndarray:
+    return np.where(np.random.default_rng(seed).random(X.shape) < 0.3, np.nan, X)
+
+
+def tables(device: str, data_dir: Path) -> Iterator[tuple[str, float]]:
+    """Seconds of a fit and 20 draws, beside peers on the same table; the CRPS on missing cells with each."""
+    concrete = np.genfromtxt(data_dir / "concrete.csv.gz", delimiter=",", skip_header=1)
+    for name, X in (("concrete, 1,030 x 9", concrete), ("tanh network, 20,000 x 20", tanh_table(20_000, 20))):
+        Y, unit = with_holes(X), X.std(0)
+        started = time.perf_counter()
+        rec = Recoverer(random_state=0, device=device, verbose=0).fit(Y)
+        fitted = time.perf_counter() - started
+        draws = rec.sample(Y, 20)
+        results = {"unfade": (draws.values, time.perf_counter() - started)}
+        started = time.perf_counter()
+        rec.sample(Y, 100, refine=0)
+        yield f"{name}: seconds of 100 more plain draws, over those of the fit", (time.perf_counter() - started) / fitted
+        results |= {peer: peers.run(peer, Y, 20, seed=0) for peer in peers.PEERS}
+        for method, (values, seconds) in results.items():
+            scores = evaluate(values, X, Y, unit=unit)
+            how = (
+                f"{name}: {method} (CRPS {scores.crps:.3f}, 90 % covers {scores.coverage:.3f} of {scores.coverage_due:.3f})"
+            )
+            yield f"{how}, seconds", seconds
+
+
+def growth(device: str) -> Iterator[tuple[str, float]]:
+    """Seconds of a fit of 500 steps, and of drawing, as one size doubles; 2 is linear."""
+    start = {"rows": 8_000, "columns": 16, "draws": 16}
+    for what in start:
+        before = None
+        for doubling in range(4):
+            size = {**start, what: start[what] << doubling}
+            Y = with_holes(tanh_table(size["rows"], size["columns"]))
+            seconds = []
+            for _ in range(2):
+                started = time.perf_counter()
+                rec = Recoverer(max_steps=500, random_state=0, device=device, verbose=0).fit(Y)
+                fitted = time.perf_counter()
+                rec.sample(Y, size["draws"], refine=0)
+                seconds.append((fitted - started, time.perf_counter() - fitted))
+            fit, drawing = (min(column) for column in zip(*seconds, strict=True))
+            ratio = "" if before is None else f" (x {fit / before[0]:.2f} and x {drawing / before[1]:.2f})"
+            yield (
+                f"{size['rows']} x {size['columns']}, {size['draws']} draws: fit {fit:.2f} s, draws of all rows{ratio}, s",
+                drawing,
+            )
+            before = fit, drawing
+
+
+def memory(device: str) -> Iterator[tuple[str, float]]:
+    """GB of anonymous memory beyond the table, at its peak: import, fit of 1,000 steps, and 20 plain draws."""
+    rng = np.random.default_rng(0)
+    Y = rng.normal(size=(1_000_000, 1)) * np.ones(50) + 0.5 * rng.normal(size=(1_000_000, 50))
+    Y[rng.random(Y.shape, dtype=np.float32) < 0.3] = np.nan
+    size = Y.nbytes / 1e9
+    yield "1,000,000 x 50 table itself, GB", size
+    yield "before the fit, libraries included, GB", _anonymous() - size
+    with tempfile.TemporaryDirectory() as folder, _peak() as most:
+        training = TrainingConfig(steps=1000)
+        rec = Recoverer(training=training, random_state=0, device=device, verbose=0).fit(Y)
+        yield "fit, GB", most[0] - size
+        out = np.memmap(Path(folder) / "draws", np.float32, "w+", shape=(20, *Y.shape))
+        rec.sample(Y, 20, refine=0, out=out)
+    yield "fit and 20 draws into a memory map, GB", most[0] - size
+
+
+def _anonymous() -> float:
+    """Anonymous memory of this process now, in GB (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) / 1e6
+
+
+@contextmanager
+def _peak() -> Iterator[list[float]]:
+    """The most anonymous memory, looked at every 20 ms."""
+    most, over = [_anonymous()], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.02):
+            most[0] = max(most[0], _anonymous())
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield most
+    finally:
+        over.set()
+        thread.join()
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["step", "many", "draws"], nargs="+")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["step", "many", "draws", "tables", "growth", "memory"], nargs="+")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--data-dir", type=Path, default=Path("."))
     arguments = parser.parse_args()
-    machine = (
-        torch.cuda.get_device_name() if arguments.device == "cuda" else f"{platform.processor() or platform.machine()}"
-    )
-    print(json.dumps({"machine": machine, "torch": torch.__version__, "threads": torch.get_num_threads()}))
+    machine = torch.cuda.get_device_name() if arguments.device == "cuda" else platform.machine()
+    print(json.dumps({"machine": machine, "torch": torch.__version__, "threads": torch.get_num_threads()}), flush=True)
     for what in arguments.what:
-        for name, number in {"step": step, "many": many, "draws": draws}[what](arguments.device).items():
-            print(f"{what}: {name}: {number:.1f}", flush=True)
+        given = (arguments.device, arguments.data_dir) if what == "tables" else (arguments.device,)
+        measured = globals()[what](*given)
+        for name, number in measured.items() if isinstance(measured, dict) else measured:
+            print(f"{what}: {name}: {number:.4g}", flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
+from torch.distributions import Independent
 
 from unfade.models import Pool, PosteriorLVM
 from unfade.observations import Observations
@@ -15,6 +16,8 @@ from unfade.randomness import KeyedNormals, Normals
 
 _DRAWS = 16  # draws that go through the networks together
 _ENTRIES = 2**21  # entries of x that are in memory together, roughly
+_LATENTS = 2**15  # and as many z
+Source = Pool | Independent
 
 
 def draw_blocks(
@@ -22,9 +25,10 @@ def draw_blocks(
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of (which samples, draws of them (draws, samples in block, *event)). rows: one key a sample."""
 
-    def work(model: PosteriorLVM, block: Observations, keys: Tensor, pool: Pool | None) -> Tensor:
+    def work(model: PosteriorLVM, block: Observations, keys: Tensor, source: Source) -> Tensor:
         chunks = [
-            model.draw(block, _DRAWS, KeyedNormals(seed, keys, first, stream=8), pool) for first in range(0, draws, _DRAWS)
+            model.draw(block, _DRAWS, KeyedNormals(seed, keys, first, stream=8), source)
+            for first in range(0, draws, _DRAWS)
         ]
         return torch.cat(chunks)[:draws]
 
@@ -39,8 +43,8 @@ def mean_blocks(
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of (which samples, posterior means of them (samples in block, *event))."""
 
-    def work(model: PosteriorLVM, block: Observations, keys: Tensor, pool: Pool | None) -> Tensor:
-        return model.mean(block, draws, _mirrored(KeyedNormals(seed, keys, stream=8)), pool)
+    def work(model: PosteriorLVM, block: Observations, keys: Tensor, source: Source) -> Tensor:
+        return model.mean(block, draws, _mirrored(KeyedNormals(seed, keys, stream=8)), source)
 
     if posterior is None:
         yield slice(0, len(obs)), obs.values
@@ -54,7 +58,7 @@ def _blocks(
     seed: int,
     rows: Tensor,
     refine: int,
-    work: Callable[[PosteriorLVM, Observations, Tensor, Pool | None], Tensor],
+    work: Callable[[PosteriorLVM, Observations, Tensor, Source], Tensor],
     together: int = _DRAWS,
     pool_normals: Callable[[Normals], Normals] = lambda normals: normals,
 ) -> Iterator[tuple[slice, Tensor]]:
@@ -66,15 +70,15 @@ def _blocks(
         padded = torch.arange(start, start + size).clamp(max=len(obs) - 1)
         with torch.inference_mode():
             block, keys = obs[padded].to(device), rows[padded].to(device)
-            pool = model.pool(block, refine, pool_normals(KeyedNormals(seed, keys))) if refine else None
-            values = work(model, block, keys, pool).narrow(-1 - len(obs.event_shape), 0, stop - start).cpu()
+            source = model.source(block, refine, pool_normals(KeyedNormals(seed, keys)))
+            values = work(model, block, keys, source).narrow(-1 - len(obs.event_shape), 0, stop - start).cpu()
         yield slice(start, stop), values
 
 
 def _block_size(entries: int, together: int) -> int:
-    """Rows a block, a power of two up to 128: it hangs on the model and on how many z a row has at once."""
-    fit = _ENTRIES // (entries * together)
-    return min(128, 1 << max(fit, 1).bit_length() - 1)
+    """Rows a block, a power of two up to 512: it hangs on the model and on how many z a row has at once."""
+    fit = min(_ENTRIES // entries, _LATENTS) // together
+    return min(512, 1 << max(fit, 1).bit_length() - 1)
 
 
 def _mirrored(normals: Normals) -> Normals:

@@ -83,21 +83,25 @@ class PosteriorLVM(nn.Module):
         weights = self.log_weight(z, obs, q).softmax(0)
         return Pool(z, torch.where(weights.isfinite(), weights, 1 / candidates))  # far outside the data: all alike
 
-    def draw(self, obs: Observations, draws: int, normals: Normals, pool: Pool | None = None) -> Tensor:
-        """Draws of x, (draws, samples, *event): from q(x|y), or with z picked from a pool."""
-        if pool is None:
-            q = self.latent(obs)
-            z = reparametrise(q, normals(draws, *q.base_dist.loc.shape))
+    def source(self, obs: Observations, refine: int, normals: Normals) -> Pool | Independent:
+        """Where draws take their z from: q(z|y), or a pool of `refine` candidates."""
+        return self.pool(obs, refine, normals) if refine else self.latent(obs)
+
+    def draw(self, obs: Observations, draws: int, normals: Normals, source: Pool | Independent) -> Tensor:
+        """Draws of x, (draws, samples, *event)."""
+        if isinstance(source, Pool):
+            z = source.pick(normals(draws, len(obs)))
         else:
-            z = pool.pick(normals(draws, len(obs)))
+            z = reparametrise(source, normals(draws, *source.base_dist.loc.shape))
         density = self.clean(z, obs)
         return reparametrise(density, normals(*density.base_dist.loc.shape))
 
-    def mean(self, obs: Observations, draws: int, normals: Normals, pool: Pool | None = None) -> Tensor:
+    def mean(self, obs: Observations, draws: int, normals: Normals, source: Pool | Independent) -> Tensor:
         """Posterior mean of x, (samples, *event): E[x|z,y] averaged over `draws` of z, or over a pool by weight."""
-        if pool is None:
-            q = self.latent(obs)
-            z = reparametrise(q, normals(draws, *q.base_dist.loc.shape))
+        if isinstance(source, Pool):
+            pool = source
+        else:
+            z = reparametrise(source, normals(draws, *source.base_dist.loc.shape))
             pool = Pool(z, torch.full(z.shape[:2], 1 / draws, device=z.device))
         centres = self.clean(pool.z, obs).base_dist.loc
         weights = pool.weights.reshape(*pool.weights.shape, *[1] * len(obs.event_shape))

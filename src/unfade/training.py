@@ -255,7 +255,7 @@ def train_watched(
             on_step(progress)
         if progress.step < 1.25 * max(scores, default=0) and progress.step < progress.steps:
             return None
-        scores[progress.step] = _held_out_crps(posterior, seen[rows], obs[rows].only(held[rows]), refine, seed)
+        scores[progress.step] = _held_out_crps(posterior, seen[rows], obs[rows].only(held[rows]), min(refine, 50), seed)
         states[progress.step] = {name: value.clone() for name, value in trained.state_dict().items()}
         best = min(scores, key=scores.__getitem__)
         for step in [step for step in states if 3 * step < best]:
@@ -288,8 +288,7 @@ def _held_out_crps(posterior: PosteriorLVM, seen: Observations, held: Observatio
     total = 0.0
     for start in range(0, len(seen), 64):
         y, target = seen[start : start + 64], held[start : start + 64]
-        pool = posterior.pool(y, refine, normals) if refine else None
-        x = posterior.draw(y, 20, normals, pool)
+        x = posterior.draw(y, 20, normals, posterior.source(y, refine, normals))
         predicted = posterior.corruption.corrupt(x, target.observed, normals).values
         total += float((crps(predicted, target.values) * target.observed).sum())
     return total / float(held.observed.sum().clamp(min=1))
