@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint types unit wheel clean
+.PHONY: demo test test-all reproduce-quick lint types unit wheel clean
 
 demo: .venv/installed
 	$(BIN)/unfade demo
@@ -12,6 +12,12 @@ test: .venv/installed lint types unit wheel
 
 test-all: test
 	$(BIN)/python -m pytest -m slow tests
+
+# Every experiment of the paper in its smallest form; DATA is a folder with the data sets, fetched where it is empty.
+DATA ?= build/data
+reproduce-quick: .venv/installed
+	for name in $$($(BIN)/unfade reproduce list | cut -d" " -f1); do \
+	  $(BIN)/unfade reproduce $$name --quick --data-dir $(DATA) -o build/reproduce/$$name || exit 1; done
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -49,6 +49,12 @@ def test_every_module_has_its_place():
     assert {path.stem for path in SOURCE.glob("*.py")} == set(ORDER)
 
 
+def test_only_the_command_line_imports_the_paper():
+    assert all("paper" not in imported(module) for module in ORDER)  # not when it is loaded, that is
+    inside = {name for path in (SOURCE / "paper").glob("*.py") for name in imported(f"paper/{path.stem}")}
+    assert "cli" not in inside
+
+
 @pytest.mark.parametrize("module", ORDER)
 def test_a_module_imports_only_from_above(module):
     assert imported(module) <= set(ORDER[: ORDER.index(module)])

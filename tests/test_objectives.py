@@ -109,9 +109,9 @@ def test_miwae_with_one_weight_equals_mvae():
 class KeepsObjective(Task):
     """A task that keeps the objective of its last stage."""
 
-    def run(self, posterior, objective, *args, **kwargs):
-        self.last = objective
-        super().run(posterior, objective, *args, **kwargs)
+    def train(self, stage):
+        self.last = stage.objective
+        super().train(stage)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from linear_gaussian import make
 from unfade import training
 from unfade.corruption import GaussianNoise
 from unfade.errors import InvalidData, TrainingFailed
-from unfade.methods import METHODS, Architecture, Task, fit_method
+from unfade.methods import METHODS, Architecture, Stage, Task, fit_many, fit_method
 from unfade.objectives import MIWAE, Bound, Objective, PaperTAE
 from unfade.training import Run, TrainingConfig, batches, scoped_seed, train, train_many, train_watched
 
@@ -33,7 +33,7 @@ def test_every_method_trains_and_is_reproducible(name):
 
 def test_training_improves_the_value():
     t = task(steps=300)
-    t.run(t.posterior(), MIWAE(5))
+    t.train(Stage(t.posterior(), MIWAE(5)))
     values = t.histories[0].terms["value"]
     assert values[-1] > values[0] + 1
     assert t.histories[0].steps[-1] == 300
@@ -68,7 +68,7 @@ class Breaks(Objective):
 def test_a_value_that_is_not_finite_backs_off():
     t = task()
     posterior = t.posterior()
-    t.run(posterior, Breaks(lambda call: call == 25))
+    t.train(Stage(posterior, Breaks(lambda call: call == 25)))
     assert torch.isfinite(weights(posterior)).all()
 
 
@@ -76,7 +76,7 @@ def test_a_value_that_stays_non_finite_ends_with_an_error():
     t = task(steps=200)
     posterior = t.posterior()
     with pytest.raises(TrainingFailed, match="not finite"):
-        t.run(posterior, Breaks(lambda call: call > 25))
+        t.train(Stage(posterior, Breaks(lambda call: call > 25)))
 
 
 def test_ctrl_c_keeps_what_is_there():
@@ -145,14 +145,14 @@ def test_training_ends_where_held_out_cells_get_worse():
     _, _, obs = make(60)
     wide = Architecture(latent=8, hidden=(64, 64))
     t = Task(obs, GaussianNoise(0.01), wide, TrainingConfig(steps=3000), seed=0, refine=20)
-    first, settled = train_watched(t.posterior(), MIWAE(5), obs, t.training, refine=20)
+    first, settled = train_watched(Run(t.posterior(), MIWAE(5), obs, t.training), refine=20)
     assert first.steps[-1] < 2500
     assert settled.steps[-1] < first.steps[-1] / 2
 
 
 def test_all_steps_are_taken_where_held_out_cells_get_better_and_better():
     t = task(steps=200)
-    first, settled = train_watched(t.posterior(), MIWAE(5), t.obs, t.training)
+    first, settled = train_watched(Run(t.posterior(), MIWAE(5), t.obs, t.training))
     assert first.steps[-1] == 200
     assert settled.steps[-1] == 100
 
@@ -172,8 +172,8 @@ def test_noise_is_found_where_it_can_be_told():
         TrainingConfig(steps=5000),
         0,
     )
-    t.learn_noise(posterior := t.posterior(), MIWAE(8))
-    assert abs(float(posterior.corruption.std) - 0.3) < 0.03
+    t.train(next(METHODS["miwae"].recipe(t, weights=8)))  # the noise stage
+    assert abs(float(t.corruption.std.detach()) - 0.3) < 0.03
 
 
 def test_models_side_by_side_end_as_if_alone():
@@ -206,7 +206,21 @@ def test_a_compiled_step_ends_where_the_plain_one_does(monkeypatch):
     for compile_from in (10**9, 1):
         monkeypatch.setattr(training, "COMPILE_FROM", compile_from)
         t = task(steps=40)
-        t.run(posterior := t.posterior(), MIWAE(5))
+        t.train(Stage(posterior := t.posterior(), MIWAE(5)))
         ends.append((weights(posterior), t.histories[0].step))
     assert [how.split(" ")[0] for _, how in ends] == ["eager", "compiled"]
     assert torch.allclose(ends[0][0], ends[1][0], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_side_by_side_end_as_if_alone(name):
+    def tasks():
+        made = [task(steps=30) for _ in range(3)]
+        for seed, t in enumerate(made):
+            t.seed, t.corruption = seed, GaussianNoise(0.8, learn=name != "tae-paper")
+        return made
+
+    together = fit_many(name, tasks(), [{}] * 3)
+    for t, posterior in zip(tasks(), together, strict=True):
+        assert torch.allclose(weights(fit_method(name, t, {})), weights(posterior), atol=1e-3)
+    assert not torch.allclose(weights(together[0]), weights(together[1]), atol=1e-2)

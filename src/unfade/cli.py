@@ -226,6 +226,44 @@ def demo(
         out.result(**asdict(shown))
 
 
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="The experiment; `list` names them all.")],
+    folder: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for results and pictures; NAME-SCHEDULE where not given.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The same as --schedule quick: minutes on two cores.")] = False,
+    schedule: Annotated[str, typer.Option(help="paper: to the letter; equal: as many samples seen; quick.")] = "equal",
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Masks or subsets; the paper's number where not given.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with the data sets; fetched where they are not there.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    learn_noise: Annotated[bool, typer.Option("--learn-noise", help="Every method learns the noise level.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the settings and stop.")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """An experiment of the paper into a folder; a run that was killed goes on where it stopped."""
+    from unfade.paper.reproduce import EXPERIMENTS, describe
+    from unfade.paper.reproduce import reproduce as run
+
+    with _command(quiet, False, debug) as out:
+        if name == "list":
+            out.say("\n".join(f"{known:22}{experiment.what}" for known, experiment in EXPERIMENTS.items()))
+            return
+        schedule = "quick" if quick else schedule
+        settings = describe(name, schedule, repeats, not learn_noise)
+        if dry_run:
+            out.say(json.dumps(settings, indent=1))
+            return
+        target = folder or Path(f"{name}-{schedule}")
+        report = run(name, target, schedule, repeats, data_dir, device, not learn_noise, say=out.say)
+        out.say(f"\n{report}\nFolder: {target}")
+
+
 def _names(table: Any) -> list[str]:
     return list(table.column_names) if not isinstance(table, np.ndarray) else [str(i) for i in range(table[0].size)]
 

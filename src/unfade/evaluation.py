@@ -1,5 +1,7 @@
 """Scores against a truth that only the evaluator sees."""
 
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +20,7 @@ from unfade.observations import Observations, as_observations
 from unfade.randomness import Normals, generator_normals
 from unfade.scores import coverage_due, covered, crps, energy_score
 from unfade.tables import open_container
-from unfade.training import TrainingConfig, scoped_seed, train
+from unfade.training import Run, TrainingConfig, scoped_seed, train_many
 
 
 @dataclass(frozen=True)
@@ -154,20 +156,37 @@ def reconstruction_elbo(
     obs and clean are in model space and on one device; q' is trained on all rows, `scored` (all by
     default) are averaged. Plain q(x|y), before any resampling.
     """
-    features = obs.event_shape.numel()
-    with scoped_seed(seed):
-        objective = ReconstructionELBO(architecture.encoder(3 * features)).to(clean.device)
-    paired = Observations(
-        torch.stack([clean, obs.values], 1), torch.stack([torch.ones_like(obs.observed), obs.observed], 1)
-    )
-    wanted = [p.requires_grad for p in posterior.parameters()]
-    posterior.requires_grad_(False)
-    train(posterior, objective, paired, config, seed)
-    for parameter, grad in zip(posterior.parameters(), wanted, strict=True):
-        parameter.requires_grad_(grad)
-    rows = paired[scored or slice(None)]
-    normals = generator_normals(torch.Generator(clean.device).manual_seed(seed))
-    with torch.no_grad():
-        values = torch.stack([objective(posterior, rows, normals).value for _ in range(10)]).mean(0)
-    floor = float(np.exp(-architecture.width / 2))
+    return reconstruction_elbos([posterior], [obs], [clean], architecture, config, scored, seed)[0]
+
+
+def reconstruction_elbos(
+    posteriors: Sequence[PosteriorLVM],
+    obs: Sequence[Observations],
+    clean: Sequence[Tensor],
+    architecture: Architecture,
+    config: TrainingConfig,
+    scored: slice | None = None,
+    seed: int = 0,
+) -> list[TruthELBO]:
+    """`reconstruction_elbo` for posteriors of one shape, their inference networks trained side by side."""
+    runs = []
+    for posterior, seen, truth in zip(posteriors, obs, clean, strict=True):
+        with scoped_seed(seed):
+            objective = ReconstructionELBO(architecture.encoder(3 * seen.event_shape.numel())).to(truth.device)
+        values, observed = [truth, seen.values], [torch.ones_like(seen.observed), seen.observed]
+        fixed = copy.deepcopy(posterior).requires_grad_(False)
+        runs.append(Run(fixed, objective, Observations(torch.stack(values, 1), torch.stack(observed, 1)), config, seed))
+    train_many(runs)
+    return [_truth_elbo(run, scored, float(np.exp(-architecture.width / 2))) for run in runs]
+
+
+@torch.no_grad()
+def _truth_elbo(run: Run, scored: slice | None, floor: float) -> TruthELBO:
+    rows = run.obs[scored or slice(None)]
+    normals = generator_normals(torch.Generator(rows.values.device).manual_seed(run.seed))
+    parts = [
+        torch.stack([run.objective(run.posterior, rows[i : i + 1000], normals).value for _ in range(10)]).mean(0)
+        for i in range(0, len(rows), 1000)
+    ]
+    values = torch.cat(parts)
     return TruthELBO(float(values.mean()), float(values.std() / len(values) ** 0.5), floor)

@@ -1,9 +1,9 @@
-"""The methods by name: each a short list of stages, an objective given to the same `train()`."""
+"""The methods by name: each a recipe that yields one stage after another, and ends with a posterior."""
 
 import copy
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from unfade.models import PosteriorLVM, PriorLVM
 from unfade.networks import MLP
 from unfade.objectives import MIWAE, MVAE, TAE, ForwardKL, Objective, PaperTAE
 from unfade.observations import Observations
-from unfade.training import History, OnStep, TrainingConfig, scoped_seed, train, train_watched
+from unfade.training import History, OnStep, Run, TrainingConfig, scoped_seed, train_many, train_watched
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,27 @@ def architecture_for(samples: int, features: int) -> Architecture:
     return Architecture(latent=min(latent, 2 * features), hidden=(units, units), skip=True)
 
 
+@dataclass(frozen=True)
+class Stage:
+    """A part of a recipe: what to train by what, for a share of the steps and of the time that is left.
+
+    watched: for as long as held-out observed cells say, unless the number of steps is fixed; the steps it took are what
+    the shares of later stages refer to.
+    """
+
+    posterior: PosteriorLVM
+    objective: Objective
+    share: float = 1.0
+    time_share: float = 1.0
+    watched: bool = False
+
+
+Recipe = Generator[Stage, None, PosteriorLVM]
+
+
 @dataclass
 class Task:
-    """What every recipe is given: the data and settings, and the stages it runs one after another.
+    """What every recipe is given: the data and settings; and what became of them.
 
     refine: candidates that draws are chosen from, used where held-out cells are predicted. deadline: by
     time.monotonic(); each stage takes its share of the time that is left.
@@ -107,51 +125,29 @@ class Task:
         posterior = build_posterior(self.architecture, self.features, self.corruption, conditioned, infer_noise, self.seed)
         return posterior.to(self.obs.values)
 
-    def learn_noise(self, posterior: PosteriorLVM, objective: Objective) -> None:
-        """A short first stage that finds the noise level, if it is to be learned, and freezes it for the rest.
+    def run_of(self, stage: Stage) -> Run:
+        """A stage as `train_many` takes it."""
+        seconds = None if self.deadline is None else max(1e-3, stage.time_share * (self.deadline - time.monotonic()))
+        config = replace(self.training, steps=max(1, int(self.training.steps * stage.share)), max_seconds=seconds)
+        objective = stage.objective.to(self.obs.values)
+        return Run(stage.posterior, objective, self.obs, config, self.seed + len(self.histories))
 
-        Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
-        starts high and the decoder low, so that the noise falls to the smallest sd of any entry. Trained
-        on, it would go on falling as the networks begin to fit the noise itself.
-        """
-        noise = posterior.corruption
-        if noise.learned:
-            posterior.decoder.offset.fill_(2 * float((noise.std.detach() / 16).log().mean()))
-            share = max(0.1, min(1.0, 300 / max(1, self.training.steps)))  # the level needs some 300 steps to fall
-            self.run(posterior, objective, share, time_share=0.15)
-            noise.requires_grad_(False)
-
-    def run(self, posterior: PosteriorLVM, objective: Objective, share: float = 1.0, time_share: float = 1.0) -> None:
-        """One stage: train in place, for a share of the steps and of the time that is left.
-
-        Once a stage was interrupted, what is there is kept as it is.
-        """
+    def train(self, stage: Stage) -> None:
+        """Train in place. Once a stage was interrupted, what is there is kept as it is."""
         if self.interrupted:
             return
-        self._keep([train(posterior, objective, self.obs, *self._how(objective, share, time_share), self.on_step)])
+        run = self.run_of(stage)
+        if stage.watched and not self.fixed_steps:
+            histories = train_watched(run, self.refine, self.on_step)
+            self.keep(histories)
+            last = max(histories[-1].steps, default=1)
+            steps = last if len(histories) == 1 else 3 * last  # it settled over half as many steps as it had taken
+            self.training = replace(self.training, steps=steps)
+        else:
+            self.keep(train_many([run], self.on_step))
 
-    def fit(self, posterior: PosteriorLVM, objective: Objective, time_share: float = 1.0) -> None:
-        """The main stage: as long as held-out observed cells say, unless the number of steps is fixed.
-
-        The steps it took are what the shares of later stages refer to.
-        """
-        if self.interrupted or self.fixed_steps:
-            return self.run(posterior, objective, time_share=time_share)
-        config, seed = self._how(objective, 1.0, time_share)
-        histories = train_watched(posterior, objective, self.obs, config, seed, self.refine, self.on_step)
-        self._keep(histories)
-        last = max(histories[-1].steps, default=1)
-        steps = last if len(histories) == 1 else 3 * last  # it settled over half as many steps as it had taken
-        self.training = replace(self.training, steps=steps)
-
-    def _how(self, objective: Objective, share: float, time_share: float) -> tuple[TrainingConfig, int]:
-        """The settings and seed of the next stage."""
-        objective.to(self.obs.values)
-        seconds = None if self.deadline is None else max(1e-3, time_share * (self.deadline - time.monotonic()))
-        steps = max(1, int(self.training.steps * share))
-        return replace(self.training, steps=steps, max_seconds=seconds), self.seed + len(self.histories)
-
-    def _keep(self, histories: list[History]) -> None:
+    def keep(self, histories: list[History]) -> None:
+        """Record what happened."""
         self.histories += histories
         self.interrupted = histories[-1].interrupted
 
@@ -171,21 +167,36 @@ def build_posterior(
         )
 
 
-def _fit_mvae(task: Task, conditioned: bool = False) -> PosteriorLVM:
-    return _fit_alone(task, task.posterior(conditioned), MVAE())
+def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective) -> Iterator[Stage]:
+    """A short first stage that finds the noise level, if it is to be learned, and freezes it for the rest.
+
+    Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
+    starts high and the decoder low, so that the noise falls to the smallest sd of any entry. Trained
+    on, it would go on falling as the networks begin to fit the noise itself.
+    """
+    noise = posterior.corruption
+    if noise.learned:
+        posterior.decoder.offset.fill_(2 * float((noise.std.detach() / 16).log().mean()))
+        share = max(0.1, min(1.0, 300 / max(1, task.training.steps)))  # the level needs some 300 steps to fall
+        yield Stage(posterior, objective, share, time_share=0.15)
+        noise.requires_grad_(False)
 
 
-def _fit_miwae(task: Task, weights: int = 20, conditioned: bool = True) -> PosteriorLVM:
-    return _fit_alone(task, task.posterior(conditioned), MIWAE(weights))
+def _mvae(task: Task, conditioned: bool = False) -> Recipe:
+    return (yield from _alone(task, task.posterior(conditioned), MVAE()))
 
 
-def _fit_alone(task: Task, posterior: PosteriorLVM, objective: Objective) -> PosteriorLVM:
-    task.learn_noise(posterior, objective)
-    task.fit(posterior, objective)
+def _miwae(task: Task, weights: int = 20, conditioned: bool = True) -> Recipe:
+    return (yield from _alone(task, task.posterior(conditioned), MIWAE(weights)))
+
+
+def _alone(task: Task, posterior: PosteriorLVM, objective: Objective, time_share: float = 1.0) -> Recipe:
+    yield from _noise_stage(task, posterior, objective)
+    yield Stage(posterior, objective, time_share=time_share, watched=True)
     return posterior
 
 
-def _fit_paper_tae(
+def _paper_tae(
     task: Task,
     lam: float = 2.0,
     C: float = 10.0,
@@ -194,7 +205,7 @@ def _fit_paper_tae(
     gamma_start: float = 0.1,
     gamma_end: float = 0.2,
     infer_noise: bool = False,
-) -> PosteriorLVM:
+) -> Recipe:
     """The paper's model with the settings of supplement C (gamma rises between 50,000 and 100,000 of 500,000 steps)."""
     if penalty not in ("sample", "expectation"):
         raise InvalidData(f"penalty must be 'sample' or 'expectation', got {penalty!r}.")
@@ -205,30 +216,28 @@ def _fit_paper_tae(
         objective = PaperTAE(architecture.prior(features), inverter, sees, lam, C, penalty)
     posterior = task.posterior(conditioned=False, infer_noise=infer_noise)
     task.training = replace(task.training, warmup=(gamma_start, gamma_end, gamma_floor))
-    task.run(posterior, objective)
+    yield Stage(posterior, objective)
     return posterior
 
 
-def _fit_tae(
+def _tae(
     task: Task, weights: int = 8, posterior: str = "forward", posterior_weights: int = 20, posterior_share: float = 0.25
-) -> PosteriorLVM:
+) -> Recipe:
     """Noise, then the prior by the importance-weighted bound; then a posterior of its own, by one of POSTERIOR_STAGES."""
     if posterior not in POSTERIOR_STAGES:
         raise InvalidData(f"posterior must be one of {sorted(POSTERIOR_STAGES)}, got {posterior!r}.")
-    model, objective = task.posterior(), MIWAE(weights)
-    task.learn_noise(model, objective)
-    task.fit(model, objective, time_share=0.8)
-    return POSTERIOR_STAGES[posterior](task, model, posterior_weights, posterior_share)
+    model = yield from _alone(task, task.posterior(), MIWAE(weights), time_share=0.8)
+    return (yield from POSTERIOR_STAGES[posterior](task, model, posterior_weights, posterior_share))
 
 
-def _forward_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> PosteriorLVM:
+def _forward_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> Recipe:
     """The encoder follows the model's own posterior by the forward KL; the model stays."""
     model.decoder.requires_grad_(False)
-    task.run(model, ForwardKL(weights), share)
+    yield Stage(model, ForwardKL(weights), share)
     return model
 
 
-def _bound_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> PosteriorLVM:
+def _bound_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> Recipe:
     """The exact TAE bound, started from the model: prior and posterior part ways from there.
 
     r and q(z_p|x) start fresh and are trained alone at first, else the loose bound would spoil the start.
@@ -241,10 +250,10 @@ def _bound_stage(task: Task, model: PosteriorLVM, weights: int, share: float) ->
     parts = (posterior.encoder, posterior.decoder, prior.decoder)
     for part in parts:
         part.requires_grad_(False)
-    task.run(posterior, objective, share / 4, time_share=0.2)
+    yield Stage(posterior, objective, share / 4, time_share=0.2)
     for part in parts:
         part.requires_grad_(True)
-    task.run(posterior, objective, share)
+    yield Stage(posterior, objective, share)
     return posterior
 
 
@@ -259,7 +268,7 @@ class Method:
     decoder_may_see: whether q(x|z,y) is allowed; a decoder that is also the model p(x|z) must not see y.
     """
 
-    fit: Callable[..., PosteriorLVM]
+    recipe: Callable[..., Recipe]
     refine: int
     training: TrainingConfig = DEFAULT_TRAINING
     architecture: Architecture | None = None
@@ -267,19 +276,50 @@ class Method:
 
 
 METHODS = {
-    "tae": Method(_fit_tae, refine=200),
-    "tae-paper": Method(_fit_paper_tae, 0, PAPER_TRAINING, PAPER, decoder_may_see=True),
-    "mvae": Method(_fit_mvae, refine=0),
-    "miwae": Method(_fit_miwae, refine=200),
+    "tae": Method(_tae, refine=200),
+    "tae-paper": Method(_paper_tae, 0, PAPER_TRAINING, PAPER, decoder_may_see=True),
+    "mvae": Method(_mvae, refine=0),
+    "miwae": Method(_miwae, refine=200),
 }
 
 
 def fit_method(name: str, task: Task, settings: dict[str, Any]) -> PosteriorLVM:
     """Fit a method by its name with its own settings; what happened is in `task.histories`."""
+    recipe = _start(name, task, settings)
+    while isinstance(step := _advance(recipe), Stage):
+        task.train(step)
+    return step
+
+
+def fit_many(name: str, tasks: Sequence[Task], settings: Sequence[dict[str, Any]]) -> list[PosteriorLVM]:
+    """Fit tasks of one shape and of a fixed number of steps side by side, each as `fit_method` would alone."""
+    if not all(task.fixed_steps for task in tasks):
+        raise InvalidData("Side by side, all models take the same steps: expected tasks with fixed_steps=True.")
+    recipes = [_start(name, task, each) for task, each in zip(tasks, settings, strict=True)]
+    posteriors: list[PosteriorLVM] = []
+    while not posteriors:
+        steps = [_advance(recipe) for recipe in recipes]
+        posteriors = [step for step in steps if isinstance(step, PosteriorLVM)]
+        if not posteriors:
+            runs = [task.run_of(step) for task, step in zip(tasks, steps, strict=True) if isinstance(step, Stage)]
+            for task, history in zip(tasks, train_many(runs, tasks[0].on_step), strict=True):
+                task.keep([history])
+    return posteriors
+
+
+def _start(name: str, task: Task, settings: dict[str, Any]) -> Recipe:
     if task.architecture.decoder_sees and not METHODS[name].decoder_may_see:
         raise InvalidData(f"method {name!r} uses its decoder as a model of p(x), so it must not see y: decoder_sees=False.")
-    recipe = METHODS[name].fit
+    recipe = METHODS[name].recipe
     known = set(inspect.signature(recipe).parameters) - {"task"}
     if unknown := sorted(set(settings) - known):
         raise InvalidData(f"method {name!r} has the settings {sorted(known)}, got {unknown}.")
-    return recipe(task, **settings).requires_grad_(False).eval()
+    return recipe(task, **settings)
+
+
+def _advance(recipe: Recipe) -> Stage | PosteriorLVM:
+    """The next stage of a recipe, or what it ends with."""
+    try:
+        return next(recipe)
+    except StopIteration as end:
+        return end.value.requires_grad_(False).eval()

@@ -226,15 +226,7 @@ def _failure(step: int, means: dict[str, float]) -> str:
     )
 
 
-def train_watched(
-    posterior: PosteriorLVM,
-    objective: Objective,
-    obs: Observations,
-    config: TrainingConfig,
-    seed: int = 0,
-    refine: int = 0,
-    on_step: OnStep | None = None,
-) -> list[History]:
+def train_watched(run: Run, refine: int = 0, on_step: OnStep | None = None) -> list[History]:
     """Train for as long as held-out observed cells are predicted better and better, by CRPS; at most `config.steps`.
 
     First at a constant rate on nine tenths of the observed cells. The rest is predicted at steps that grow by
@@ -243,10 +235,11 @@ def train_watched(
     to the data, it starts from where half of the best number of steps was taken; where the best score
     came late there is no sign of over-fitting, and it starts from the end.
     """
+    obs, config, seed = run.obs, run.config, run.seed
     seen, held, rows = _hold_out(obs, seed)
     if not held.any() or not (obs.observed & ~held).any():
-        return [train(posterior, objective, obs, config, seed, on_step)]
-    trained = Trained(posterior, objective)
+        return train_many([run], on_step)
+    trained = Trained(run.posterior, run.objective)
     scores: dict[int, float] = {}
     states: dict[int, dict[str, Tensor]] = {}
 
@@ -255,7 +248,7 @@ def train_watched(
             on_step(progress)
         if progress.step < 1.25 * max(scores, default=0) and progress.step < progress.steps:
             return None
-        scores[progress.step] = _held_out_crps(posterior, seen[rows], obs[rows].only(held[rows]), min(refine, 50), seed)
+        scores[progress.step] = _held_out_crps(run.posterior, seen[rows], obs[rows].only(held[rows]), min(refine, 50), seed)
         states[progress.step] = {name: value.clone() for name, value in trained.state_dict().items()}
         best = min(scores, key=scores.__getitem__)
         for step in [step for step in states if 3 * step < best]:
@@ -263,14 +256,15 @@ def train_watched(
         return progress.step >= max(500, 2.5 * best)
 
     shares = [config.max_seconds and share * config.max_seconds for share in (0.6, 0.4)]
-    first = train(posterior, objective, seen, replace(config, decay=0.0, max_seconds=shares[0]), seed, watch)
+    constant = replace(config, decay=0.0, max_seconds=shares[0])
+    first = train_many([replace(run, obs=seen, config=constant)], watch)[0]
     if first.interrupted or not scores:
         return [first]
     best, last = min(scores, key=scores.__getitem__), max(scores)
     start = last if 1.6 * best >= last else min(states, key=lambda step: abs(step - 0.5 * best))
     trained.load_state_dict(states[start])
     settle = replace(config, steps=max(1, start // 2), decay=1.0, max_seconds=shares[1])
-    return [first, train(posterior, objective, obs, settle, seed + 1, on_step)]
+    return [first, *train_many([replace(run, config=settle, seed=seed + 1)], on_step)]
 
 
 def _hold_out(obs: Observations, seed: int) -> tuple[Observations, Tensor, Tensor]:

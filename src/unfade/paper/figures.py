@@ -1,0 +1,142 @@
+"""fig1-toy, fig1-digits, fig4-examples and fig4-curves."""
+
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unfade.demo import toy
+from unfade.drawing import draw_blocks
+from unfade.models import PosteriorLVM
+from unfade.observations import Observations
+from unfade.paper.study import WAYS, Results, Setting, Study
+
+Say = Callable[[str], None]
+SHOWN = ("MVAE", "TAE as printed", "unfade")
+
+
+def fig1_toy(study: Study, results: Results, repeats: int, say: Say) -> str:
+    """The paper's experiment in two dimensions, the exact posterior added."""
+    shown = toy(results.folder, verbose=0)
+    results.put({"energy distance to the exact posterior": shown.scores})
+    return "# Two dimensions\n\n```\n" + shown.text + "\n```"
+
+
+def fig1_digits(study: Study, results: Results, repeats: int, say: Say) -> str:
+    """MNIST at 80 % missing: corrupted, mean, draws."""
+    return _examples(study, results, [0.8], "digits.png", say)
+
+
+def fig4_examples(study: Study, results: Results, repeats: int, say: Say) -> str:
+    """MNIST at 50 and 80 % missing: mean and draws of the MVAE, the printed TAE and unfade."""
+    return _examples(study, results, [0.5, 0.8], "examples.png", say)
+
+
+def fig4_curves(study: Study, results: Results, repeats: int, say: Say) -> str:
+    """PSNR and ELBO against the share of observed entries, by masks."""
+    shares = [0.1, 0.2, 0.3, 0.5, 0.7, 0.9]
+    settings = [Setting("mnist", 1 - share, mask) for share in shares for mask in range(repeats)]
+    for name in SHOWN:
+        way = WAYS[name]
+        for group in study.groups([s for s in settings if f"{s}; {name}" not in results]):
+            say(f"{name}, {len(group)} models side by side")
+            posteriors = study.fit(way.method, [study.rows(s, "train")[1] for s in group], [s.mask for s in group])
+            test = [study.rows(s, "test") for s in group]
+            elbos = study.elbos(posteriors, *map(list, zip(*test, strict=True)))
+            scored = [study.scores(p, *rows, way.refined) for p, rows in zip(posteriors, test, strict=True)]
+            results.put({f"{s}; {name}": {**e, **c} for s, e, c in zip(group, elbos, scored, strict=True)})
+    curves = {
+        name: {
+            score: [_over_masks(results, settings, 1 - share, name, score) for share in shares]
+            for score in ("PSNR", "ELBO")
+        }
+        for name in SHOWN
+    }
+    _draw_curves(results.folder / "curves.png", shares, curves)
+    lines = ["| observed | " + " | ".join(f"{name}: PSNR, ELBO" for name in SHOWN) + " |", "|---" * (len(SHOWN) + 1) + "|"]
+    for i, share in enumerate(shares):
+        cells = [f"{curves[n]['PSNR'][i][0]:.2f}, {curves[n]['ELBO'][i][0]:.0f}" for n in SHOWN]
+        lines.append(f"| {share:.0%} | " + " | ".join(cells) + " |")
+    return "\n".join(["# PSNR of missing pixels and ELBO of the truth against the share of observed pixels", "", *lines])
+
+
+def _over_masks(results: Results, settings: list[Setting], missing: float, name: str, score: str) -> tuple[float, float]:
+    values = [results[f"{s}; {name}"][score] for s in settings if s.missing == missing]
+    return mean(values), stdev(values) if len(values) > 1 else 0.0
+
+
+def _draw_curves(path: Path, shares: list[float], curves: dict[str, dict[str, list[tuple[float, float]]]]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    for axis, score in zip(figure.subplots(1, 2), ("PSNR", "ELBO"), strict=True):
+        for (name, scores), style in zip(curves.items(), ("C0-o", "C3-s", "k-^"), strict=True):
+            middle, spread = np.array(scores[score]).T
+            axis.errorbar(shares, middle, spread, fmt=style, label=name, ms=4, capsize=2)
+        axis.set(
+            xlabel="share of observed pixels",
+            ylabel={"PSNR": "PSNR on missing pixels (dB)"}.get(score, "ELBO of the truth"),
+        )
+        axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=130)
+
+
+def _examples(study: Study, results: Results, shares: list[float], picture: str, say: Say) -> str:
+    """Mean and draws of the first test images; the scores beside."""
+    lines, pictures = [], {}
+    for missing in shares:
+        setting = Setting("mnist", missing)
+        _, train = study.rows(setting, "train")
+        clean, test = study.rows(setting, "test")
+        for name in SHOWN:
+            say(f"{name} at {missing:.0%} missing")
+            [posterior] = study.fit(WAYS[name].method, [train], [0])
+            refined = WAYS[name].refined
+            scores = study.scores(posterior, clean, test, refined)
+            results.put({f"{missing:.0%} missing; {name}": scores})
+            lines.append(f"| {missing:.0%} | {name} | {scores['PSNR']:.2f} | {scores['energy score']:.3f} |")
+            drawn = _draws(posterior, test[:4], study.schedule.refine if refined else 0)
+            pictures[f"{missing:.0%} missing\n{name}"] = (_with_holes(test[:4]), drawn, clean[:4].cpu())
+    _draw_examples(results.folder / picture, pictures, study.dataset("mnist").image or (28, 28))
+    head = ["| missing | | PSNR | energy score |", "|---|---|---|---|"]
+    return "\n".join(["# Means and draws of test images", "", *head, *lines, "", f"![]({picture})"])
+
+
+def _draws(posterior: PosteriorLVM, obs: Observations, refine: int) -> Tensor:
+    blocks = draw_blocks(posterior, obs, torch.arange(len(obs)), 50, seed=2, refine=refine)
+    return torch.cat([values for _, values in blocks], 1)
+
+
+def _with_holes(obs: Observations) -> Tensor:
+    return torch.where(obs.observed, obs.values, torch.nan).cpu()
+
+
+def _draw_examples(path: Path, pictures: dict[str, Any], image: tuple[int, int]) -> None:
+    """One line an image and method: corrupted, mean, five draws, truth; missing pixels blue."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    rows = [(name, i) for name in pictures for i in range(4)]
+    figure = Figure(figsize=(8.6, 1.02 * len(rows)), layout="constrained")
+    titles = ["corrupted", "mean", *[f"draw {i}" for i in range(1, 6)], "truth"]
+    axes = figure.subplots(len(rows), len(titles), squeeze=False)
+    for line, (name, i) in zip(axes, rows, strict=True):
+        corrupted, drawn, truth = pictures[name]
+        for axis, title, values in zip(
+            line, titles, [corrupted[i], drawn[:, i].mean(0), *drawn[:5, i], truth[i]], strict=True
+        ):
+            grey = colormaps["gray"](np.clip(np.nan_to_num(values.numpy()), 0, 1))[:, :3]
+            grey[np.isnan(values.numpy())] = (0.23, 0.42, 0.66)
+            axis.imshow(grey.reshape(*image, 3), interpolation="nearest")
+            axis.set_xticks([])
+            axis.set_yticks([])
+            if line is axes[0]:
+                axis.set_title(title, fontsize=9)
+        if i == 0:
+            line[0].set_ylabel(name, fontsize=8, rotation=0, ha="right", va="center")
+    figure.savefig(path, dpi=110)

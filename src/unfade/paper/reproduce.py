@@ -1,0 +1,79 @@
+"""The experiments by name, and how one is run into a folder."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unfade.errors import InvalidData
+from unfade.paper import classification, crossval, figures, tables
+from unfade.paper.settings import SCHEDULES
+from unfade.paper.study import Results, Study
+from unfade.storage import whole_or_nothing
+
+Experiment = Callable[[Study, Results, int, Callable[[str], None]], str]
+
+
+@dataclass(frozen=True)
+class Named:
+    """An experiment, what it is in the paper, and how often the paper repeated it."""
+
+    run: Experiment
+    what: str
+    repeats: int = 1
+
+
+EXPERIMENTS = {
+    "fig1-toy": Named(figures.fig1_toy, "two dimensions, beside the exact posterior"),
+    "fig1-digits": Named(figures.fig1_digits, "MNIST: mean and draws"),
+    "fig4-examples": Named(figures.fig4_examples, "MNIST: mean and draws, MVAE and TAE"),
+    "fig4-curves": Named(figures.fig4_curves, "PSNR and ELBO against the share of observed pixels", 5),
+    "table1": Named(tables.table1, "ELBO of the truth: three data sets, three missing ratios", 5),
+    "fig5-histograms": Named(classification.fig5_histograms, "classes of draws"),
+    "fig6-classification": Named(classification.fig6_classification, "accuracy over the missing ratio", 15),
+    "supp-crossval": Named(crossval.crossval, "ELBO over C and lambda"),
+    "supp-mnar": Named(tables.mnar, "a visible window of 10 x 10", 1),
+}
+
+
+def reproduce(
+    name: str,
+    folder: Path,
+    schedule: str = "equal",
+    repeats: int | None = None,
+    data_dir: Path | None = None,
+    device: str = "auto",
+    noise_known: bool = True,
+    say: Callable[[str], None] = print,
+) -> str:
+    """Run an experiment into `folder`: settings.json, results.json, pictures, report.md. Answers the report.
+
+    A folder with results of the same settings is gone on with.
+    """
+    settings = describe(name, schedule, repeats, noise_known)
+    where = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else torch.device(device)
+    study = Study(SCHEDULES[schedule], data_dir, where, noise_known=noise_known)
+    results = Results(folder, settings)
+    started = time.monotonic()
+    text = EXPERIMENTS[name].run(study, results, settings["repeats"], say)
+    machine = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    told = f"Schedule {schedule}, {settings['repeats']} repeats, noise {'known' if noise_known else 'learned'}, {machine}"
+    report = f"{text}\n\n{told}; this run {time.monotonic() - started:.0f} s.\n"
+    with whole_or_nothing(folder / "report.md") as part:
+        Path(part).write_text(report)
+    return report
+
+
+def describe(name: str, schedule: str, repeats: int | None, noise_known: bool) -> dict[str, Any]:
+    """The settings of a run, as they are kept beside its results."""
+    if name not in EXPERIMENTS:
+        raise InvalidData(f"Experiments are {', '.join(EXPERIMENTS)}; got {name!r}.")
+    if schedule not in SCHEDULES:
+        raise InvalidData(f"Schedules are {', '.join(SCHEDULES)}; got {schedule!r}.")
+    asked = 1 if repeats is None and schedule == "quick" else repeats or EXPERIMENTS[name].repeats
+    content = {"experiment": name, "what": EXPERIMENTS[name].what, "repeats": asked, "noise known": noise_known}
+    return json.loads(json.dumps({**content, "schedule": {"name": schedule, **asdict(SCHEDULES[schedule])}}))

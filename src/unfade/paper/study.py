@@ -1,0 +1,189 @@
+"""What the experiments share: corrupted data, models trained side by side, scores, and results that survive a kill."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unfade.corruption import GaussianNoise, mask_at_random, mask_window
+from unfade.drawing import draw_blocks
+from unfade.errors import InvalidFile
+from unfade.evaluation import reconstruction_elbos
+from unfade.methods import PAPER, Architecture, Task, fit_many
+from unfade.models import PosteriorLVM
+from unfade.observations import Observations
+from unfade.paper.datasets import Dataset, load
+from unfade.paper.settings import NOISE, Schedule
+from unfade.randomness import generator_normals
+from unfade.scores import coverage_due, covered, crps, energy_score
+from unfade.storage import whole_or_nothing
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Data and how it is corrupted. missing: share of entries, or None for a visible window of 10 x 10; mask: its seed."""
+
+    data: str
+    missing: float | None
+    mask: int = 0
+
+    def __str__(self) -> str:
+        hidden = "window" if self.missing is None else f"{self.missing:.0%} missing"
+        return f"{self.data}, {hidden}, mask {self.mask}"
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to draw, by the method that trains for it: with closed-form conditioning or not, resampled or not."""
+
+    method: str
+    conditioned: bool
+    refined: bool = False
+
+
+WAYS = {
+    "MVAE": Way("mvae", conditioned=False),
+    "MIWAE": Way("miwae", conditioned=False),
+    "MIWAE, conditioned": Way("miwae", conditioned=True),
+    "MIWAE, conditioned, resampled": Way("miwae", conditioned=True, refined=True),
+    "TAE as printed": Way("tae-paper", conditioned=False),
+    "unfade, plain": Way("tae", conditioned=True),
+    "unfade": Way("tae", conditioned=True, refined=True),
+}
+METHOD_SETTINGS: dict[str, dict[str, Any]] = {"miwae": {"weights": 20}, "tae": {"weights": 20}}
+
+
+@dataclass(frozen=True)
+class Study:
+    """Where and how an experiment runs: schedule, folder of data, device, networks, noise known to all or learned."""
+
+    schedule: Schedule
+    data_dir: Path | None
+    device: torch.device
+    architecture: Architecture = PAPER
+    noise_known: bool = True
+    together: int = 30  # models trained side by side
+
+    def rows(self, setting: Setting, part: str) -> tuple[Tensor, Observations]:
+        """Clean rows of the "train" or "test" part and their observations, on the device."""
+        dataset = self.dataset(setting.data)
+        clean = dataset.train[: self.schedule.train_rows] if part == "train" else dataset.test[: self.schedule.test_rows]
+        return clean.to(self.device), corrupt(clean, setting, dataset, part).to(self.device)
+
+    def dataset(self, name: str) -> Dataset:
+        """A data set, read once."""
+        if name not in _LOADED:
+            _LOADED[name] = load(name, self.data_dir)
+        return _LOADED[name]
+
+    def fit(
+        self,
+        method: str,
+        data: Sequence[Observations],
+        seeds: Sequence[int],
+        settings: Sequence[dict[str, Any]] | None = None,
+    ) -> list[PosteriorLVM]:
+        """Posteriors of one method, one for each set of observations, side by side."""
+        tasks = [
+            Task(obs, self._noise(), self.architecture, self.schedule.training, seed, fixed_steps=True)
+            for obs, seed in zip(data, seeds, strict=True)
+        ]
+        return fit_many(method, tasks, settings or [METHOD_SETTINGS.get(method, {})] * len(tasks))
+
+    def _noise(self) -> GaussianNoise:
+        noise = GaussianNoise(NOISE) if self.noise_known else GaussianNoise(torch.full((1,), 0.3), learn=True)
+        return noise.to(self.device)
+
+    def groups(self, settings: Sequence[Setting]) -> Iterator[list[Setting]]:
+        """Settings whose models have one shape, as many as are trained side by side."""
+        by_shape: dict[tuple[int, ...], list[Setting]] = {}
+        for setting in settings:
+            by_shape.setdefault(self.dataset(setting.data).train[: self.schedule.train_rows].shape, []).append(setting)
+        for same in by_shape.values():
+            yield from (same[i : i + self.together] for i in range(0, len(same), self.together))
+
+    def scores(self, posterior: PosteriorLVM, clean: Tensor, obs: Observations, refined: bool) -> dict[str, float]:
+        """Energy score, CRPS, coverage and PSNR on the missing entries of the first `scored` rows.
+
+        Coverage leaves out entries that hardly vary in what was observed: constant black pixels would decide it.
+        """
+        some, truth = obs[: self.schedule.scored], clean[: self.schedule.scored]
+        vary = _observed_variance(obs) > NOISE**2 + 0.01
+        totals = {"energy": 0.0, "crps": 0.0, "squares": 0.0, "covered": 0.0}
+        refine = self.schedule.refine if refined else 0
+        blocks = draw_blocks(posterior, some, torch.arange(len(some)), self.schedule.draws, seed=1, refine=refine)
+        for where, drawn in blocks:
+            drawn, target, missing = drawn.to(truth.device), truth[where], ~some.observed[where]
+            totals["energy"] += float(energy_score(drawn, target, missing).sum())
+            totals["crps"] += float(crps(drawn, target)[missing].sum())
+            totals["squares"] += float((drawn.mean(0) - target).square()[missing].sum())
+            totals["covered"] += float(covered(drawn, target, 0.9)[missing & vary].sum())
+        missing = ~some.observed
+        cells = float(missing.sum())
+        return {
+            "energy score": totals["energy"] / len(some),
+            "CRPS": totals["crps"] / cells,
+            "PSNR": float(-10 * torch.tensor(totals["squares"] / cells).log10()),
+            "coverage": totals["covered"] / max(1.0, float((missing & vary).sum())),
+            "coverage due": coverage_due(0.9, self.schedule.draws),
+        }
+
+    def elbos(
+        self, posteriors: Sequence[PosteriorLVM], clean: Sequence[Tensor], obs: Sequence[Observations]
+    ) -> list[dict[str, float]]:
+        """The ELBO of the truth; its inference network is trained on these very rows, as the paper's on the test set."""
+        found = reconstruction_elbos(posteriors, obs, clean, self.architecture, self.schedule.inference)
+        return [{"ELBO": each.elbo, "ELBO's standard error": each.standard_error} for each in found]
+
+
+_LOADED: dict[str, Dataset] = {}
+
+
+def corrupt(clean: Tensor, setting: Setting, dataset: Dataset, part: str) -> Observations:
+    """Observations of clean rows: noise of sd 0.1 and entries hidden, by the setting's own seed."""
+    generator = torch.Generator().manual_seed(1000 * setting.mask + (part == "test"))
+    if setting.missing is None:
+        observed = mask_window(len(clean), dataset.image or (1, 1), (10, 10), generator).flatten(1)
+    else:
+        observed = mask_at_random(clean.shape, setting.missing, generator)
+    return GaussianNoise(NOISE).corrupt(clean, observed, generator_normals(generator))
+
+
+def _observed_variance(obs: Observations) -> Tensor:
+    count = obs.observed.sum(0).clamp(min=1)
+    mean = obs.values.sum(0) / count
+    return ((obs.values - mean).square() * obs.observed).sum(0) / count
+
+
+class Results:
+    """Results of an experiment by name, written after each one; a run that was killed goes on where it stopped."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.path = folder / "results.json"
+        kept = folder / "settings.json"
+        if kept.exists() and json.loads(kept.read_text()) != settings:
+            raise InvalidFile(f"{folder} holds results of other settings. Choose another folder, or delete it.")
+        _write_json(kept, settings)
+        self.found: dict[str, Any] = json.loads(self.path.read_text()) if self.path.exists() else {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.found
+
+    def __getitem__(self, key: str) -> Any:
+        return self.found[key]
+
+    def put(self, found: dict[str, Any]) -> None:
+        """Add results and write the file."""
+        self.found |= found
+        _write_json(self.path, self.found)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    with whole_or_nothing(path) as part:
+        Path(part).write_text(json.dumps(content, indent=1))

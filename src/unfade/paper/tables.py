@@ -1,0 +1,90 @@
+"""table1 and supp-mnar: the ELBO of the truth and scores that do not hang on a variance floor, for every way to draw."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import mean, stdev
+from typing import Any
+
+from unfade.paper.settings import MNAR, TABLE_1
+from unfade.paper.study import WAYS, Results, Setting, Study
+
+PAPERS_NAME = {"MVAE": "MVAE", "MIWAE": "MIWAE", "TAE as printed": "TAE", "unfade, plain": "TAE", "unfade": "TAE"}
+COLUMNS = ("ELBO", "energy score", "CRPS", "coverage", "PSNR")
+Say = Callable[[str], None]
+
+
+def table1(study: Study, results: Results, repeats: int, say: Say) -> str:
+    """27 cells of supplement D.3 with our own methods beside, at two floors of the variance."""
+    settings = [
+        Setting(data, missing, mask) for data, missing in TABLE_1 for mask in range(repeats)
+    ]  # repeats are masks, as in the paper
+    text = ["# Table 1: MNIST, Fashion-MNIST and UCI HAR", ""]
+    for width in (10.0, 20.0):
+        at_floor = replace(study, architecture=replace(study.architecture, width=width))
+        fill(at_floor, results, settings, f"lim {width:.0f}", say)
+        text += [f"## Log-variances within ±{width / 2:.0f} (lim {width:.0f})", ""]
+        for data, missing in TABLE_1:
+            papers = {name: f"{value} ± {spread}" for name, (value, spread) in TABLE_1[data, missing].items()}
+            same = [s for s in settings if (s.data, s.missing) == (data, missing)]
+            text += [f"### {data}, {missing:.0%} missing", "", *_rows(results, same, f"lim {width:.0f}", papers), ""]
+    return "\n".join(text)
+
+
+def mnar(study: Study, results: Results, repeats: int, say: Say) -> str:
+    """A visible window of 10 x 10 pixels, supplement D.2."""
+    settings = [Setting("mnist", None, mask) for mask in range(repeats)]
+    papers = {name: str(value) for name, value in MNAR.items()}
+    text = ["# Structured missing values: a window of 10 x 10 is seen", ""]
+    for width in (10.0, 20.0):
+        at_floor = replace(study, architecture=replace(study.architecture, width=width))
+        fill(at_floor, results, settings, f"lim {width:.0f}", say)
+        text += [f"## lim {width:.0f}", "", *_rows(results, settings, f"lim {width:.0f}", papers), ""]
+    return "\n".join(text)
+
+
+def fill(study: Study, results: Results, settings: Sequence[Setting], label: str, say: Say) -> None:
+    """Train and score what is not among the results yet, method by method, as many models side by side as fit."""
+    for method in dict.fromkeys(way.method for way in WAYS.values()):
+        ways = {name: way for name, way in WAYS.items() if way.method == method}
+        todo = [s for s in settings if any(_key(s, name, label) not in results for name in ways)]
+        for group in study.groups(todo):
+            say(f"{label}: {method}, {len(group)} models side by side, first {group[0]}")
+            train = [study.rows(setting, "train") for setting in group]
+            posteriors = study.fit(method, [obs for _, obs in train], [setting.mask for setting in group])
+            del train
+            test = [study.rows(setting, "test") for setting in group]
+            found: dict[str, Any] = {}
+            elbos: dict[bool, list[dict[str, float]]] = {}
+            for name, way in ways.items():
+                for posterior in posteriors:
+                    posterior.conditioned = way.conditioned
+                if way.conditioned not in elbos:
+                    elbos[way.conditioned] = study.elbos(posteriors, *map(list, zip(*test, strict=True)))
+                for i, setting in enumerate(group):
+                    found[_key(setting, name, label)] = {
+                        **elbos[way.conditioned][i],
+                        **study.scores(posteriors[i], *test[i], way.refined),
+                        "noise": float(posteriors[i].corruption.std.mean()),
+                    }
+            results.put(found)
+
+
+def _key(setting: Setting, way: str, label: str) -> str:
+    return f"{setting}; {way}; {label}"
+
+
+def _rows(results: Results, settings: Sequence[Setting], label: str, papers: dict[str, str]) -> list[str]:
+    """One line a way to draw: means over masks, their spread where there are several, the paper's ELBO beside."""
+    lines = ["| | ELBO, paper | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 2) + "|"]
+    for way in WAYS:
+        cells = [results[_key(setting, way, label)] for setting in settings]
+        numbers = [_mean(name, [cell[name] for cell in cells]) for name in COLUMNS]
+        numbers[3] += f" of {cells[0]['coverage due']:.3f}"
+        lines.append(f"| {way} | {papers.get(PAPERS_NAME.get(way, ''), '')} | " + " | ".join(numbers) + " |")
+    return lines
+
+
+def _mean(name: str, values: Sequence[float]) -> str:
+    digits = {"ELBO": 0, "CRPS": 4, "PSNR": 2}.get(name, 3)
+    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{mean(values):.{digits}f}{spread}"

@@ -1,0 +1,180 @@
+"""The paper's experiments on small files of the same make: what they compute is real, what they score means nothing."""
+
+import gzip
+import hashlib
+import io
+import json
+import struct
+import urllib.request
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from unfade.cli import app
+from unfade.errors import InvalidData, InvalidFile
+from unfade.paper import datasets, study
+from unfade.paper.classification import _judge
+from unfade.paper.reproduce import EXPERIMENTS, reproduce
+from unfade.paper.settings import SCHEDULES, Schedule
+from unfade.paper.study import Setting, corrupt
+from unfade.training import TrainingConfig
+
+
+def idx(array):
+    head = struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
+    return head + array.astype(np.uint8).tobytes()
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """Small files in the formats of the public ones, with digests to match."""
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    for name, table in (("mnist", datasets.MNIST), ("fashion-mnist", datasets.FASHION)):
+        (folder / name).mkdir()
+        for file in list(table):
+            rows = 700 if file.startswith("train") else 250
+            shape = (rows, 28, 28) if "images" in file else (rows,)
+            raw = idx(rng.integers(0, 256 if "images" in file else 10, shape))
+            (folder / name / f"{file}.gz").write_bytes(gzip.compress(raw))
+            table[file] = hashlib.sha256(raw).hexdigest()
+    features = rng.integers(-32767, 32767, (561, 900)).astype(np.int16)
+    (folder / "uci_har").mkdir()
+    labels = rng.integers(1, 7, 900)
+    np.savez(folder / "uci_har" / "har_features_q16.npz", Xq_T=features, y=labels, n_train=np.int32(700))
+    datasets.HAR_DIGEST = hashlib.sha256(features.tobytes()).hexdigest()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """Nothing read before, and a schedule of seconds."""
+    monkeypatch.setattr(study, "_LOADED", {})
+    few = TrainingConfig(steps=3, batch_size=10)
+    tiny = Schedule(few, few, train_rows=60, test_rows=30, scored=10, draws=4, refine=5, classifier_steps=5, votes=3)
+    monkeypatch.setitem(SCHEDULES, "quick", tiny)
+
+
+@pytest.mark.parametrize(
+    ("name", "entries", "classes"), [("mnist", 784, 10), ("fashion-mnist", 784, 10), ("uci-har", 561, 6)]
+)
+def test_data_sets_are_read_from_a_folder(data_dir, name, entries, classes):
+    data = datasets.load(name, data_dir)
+    assert data.train.shape == (700, entries)
+    assert len(data.test_labels) == len(data.test)
+    assert data.train.min() >= 0
+    assert data.train.max() <= 1
+    assert int(data.train_labels.max()) == classes - 1
+    assert int(data.train_labels.min()) == 0
+
+
+def test_a_file_that_is_not_the_public_one_is_refused(data_dir, tmp_path):
+    (tmp_path / "mnist").mkdir()
+    for path in (data_dir / "mnist").iterdir():
+        (tmp_path / "mnist" / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "mnist" / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b"other"))
+    with pytest.raises(InvalidFile, match="is not the public file"):
+        datasets.load("mnist", tmp_path)
+    (tmp_path / "mnist" / "train-labels-idx1-ubyte.gz").write_bytes(b"not gzip")
+    with pytest.raises(InvalidFile, match="cannot be unpacked"):
+        datasets.load("mnist", tmp_path)
+
+
+def test_what_is_not_there_is_fetched(data_dir, tmp_path, monkeypatch):
+    def answer(address, timeout):
+        return (data_dir / "mnist" / address.rsplit("/", 1)[1]).open("rb")
+
+    monkeypatch.setattr(urllib.request, "urlopen", answer)
+    assert torch.equal(datasets.load("mnist", tmp_path).train, datasets.load("mnist", data_dir).train)
+    assert len(list((tmp_path / "mnist").iterdir())) == 4
+
+
+def test_har_is_unpacked_from_its_archive(tmp_path, monkeypatch):
+    rng, inner = np.random.default_rng(1), io.BytesIO()
+    tables = {"X_train": rng.uniform(-1, 1, (5, 561)), "X_test": rng.uniform(-1, 1, (3, 561))}
+    with zipfile.ZipFile(inner, "w") as archive:
+        for part in ("train", "test"):
+            X = tables[f"X_{part}"]
+            archive.writestr(f"UCI HAR Dataset/{part}/X_{part}.txt", "\n".join(" ".join(map(str, row)) for row in X))
+            archive.writestr(f"UCI HAR Dataset/{part}/y_{part}.txt", "\n".join("1" for _ in X))
+    outer = io.BytesIO()
+    with zipfile.ZipFile(outer, "w") as archive:
+        archive.writestr("UCI HAR Dataset.zip", inner.getvalue())
+    quantised = np.round(np.concatenate([tables["X_train"], tables["X_test"]]) * 32767).astype(np.int16).T
+    monkeypatch.setattr(datasets, "HAR_DIGEST", hashlib.sha256(np.ascontiguousarray(quantised).tobytes()).hexdigest())
+    monkeypatch.setattr(urllib.request, "urlopen", lambda address, timeout: io.BytesIO(outer.getvalue()))
+    data = datasets.load("uci-har", tmp_path)
+    assert np.allclose(data.train.numpy(), (tables["X_train"] + 1) / 2, atol=1e-4)
+
+
+def test_no_network_says_what_to_do(tmp_path, monkeypatch):
+    def refuse(address, timeout):
+        raise OSError("no route")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    with pytest.raises(InvalidFile, match="Put the file there"):
+        datasets.load("mnist", tmp_path)
+
+
+def test_corruption_is_the_settings_own(data_dir):
+    data = datasets.load("mnist", data_dir)
+    first = corrupt(data.train, Setting("mnist", 0.8, 1), data, "train")
+    again = corrupt(data.train, Setting("mnist", 0.8, 1), data, "train")
+    other = corrupt(data.train, Setting("mnist", 0.8, 2), data, "train")
+    assert torch.equal(first.values, again.values)
+    assert not torch.equal(first.observed, other.observed)
+    assert float(first.observed.float().mean()) == pytest.approx(0.2, abs=0.01)
+    noise = (first.values - data.train)[first.observed]
+    assert float(noise.std()) == pytest.approx(0.1, rel=0.05)
+    window = corrupt(data.train, Setting("mnist", None), data, "train")
+    assert (window.observed.sum(1) == 100).all()
+
+
+def test_votes_are_judged_by_hand():
+    votes = torch.zeros(4, 10)
+    votes[:, 0] = torch.tensor([1.0, 0.8, 0.8, 0.0])
+    votes[1:3, 1], votes[3, 2] = 0.2, 1.0
+    found = _judge(votes, torch.tensor([0, 0, 1, 3]))
+    assert found["accuracy"] == 0.5
+    assert found["calibration error"] == pytest.approx((2 * 0.5 + 2 * 0.3) / 4)  # bins of 1.0 and 0.8
+    assert found["Brier score"] == pytest.approx((0 + 0.08 + 1.28 + 2) / 4)
+
+
+@pytest.mark.parametrize("name", sorted(set(EXPERIMENTS) - {"fig1-toy"}))  # the toy is the demo's, tested there
+def test_experiments_leave_a_folder(data_dir, tmp_path, name):
+    report = reproduce(name, tmp_path, "quick", 1, data_dir, "cpu", say=lambda line: None)
+    assert (tmp_path / "report.md").read_text() == report
+    assert json.loads((tmp_path / "settings.json").read_text())["experiment"] == name
+    assert json.loads((tmp_path / "results.json").read_text())
+
+
+def test_a_killed_run_goes_on_where_it_stopped(data_dir, tmp_path):
+    class Killed(Exception):
+        pass
+
+    def kill(line):
+        if "tae-paper" in line:
+            raise Killed
+
+    with pytest.raises(Killed):
+        reproduce("supp-mnar", tmp_path, "quick", 1, data_dir, "cpu", say=kill)
+    before = json.loads((tmp_path / "results.json").read_text())
+    lines = []
+    reproduce("supp-mnar", tmp_path, "quick", 1, data_dir, "cpu", say=lines.append)
+    after = json.loads((tmp_path / "results.json").read_text())
+    assert before.items() <= after.items()
+    assert not any("lim 10: mvae" in line for line in lines)
+    with pytest.raises(InvalidFile, match="results of other settings"):
+        reproduce("supp-mnar", tmp_path, "quick", 2, data_dir, "cpu")
+
+
+def test_the_command_line_tells_and_refuses(tmp_path):
+    said = CliRunner().invoke(app, ["reproduce", "list"])
+    assert all(name in said.output for name in EXPERIMENTS)
+    dry = CliRunner().invoke(app, ["reproduce", "table1", "--dry-run"])
+    assert json.loads(dry.output)["schedule"]["training"]["steps"] == SCHEDULES["equal"].training.steps
+    assert CliRunner().invoke(app, ["reproduce", "table9"]).exit_code == 3
+    with pytest.raises(InvalidData, match="Schedules are"):
+        reproduce("table1", tmp_path, "slow")
