@@ -1,10 +1,11 @@
-"""How fast unfade is: ratios measured in one run. `python benchmarks/speed.py step many draws tables growth memory`.
+"""How fast unfade is: ratios measured in one run. `python benchmarks/speed.py step many draws small large growth memory`.
 
-step: a plain eager loop with torch.optim.Adam against the shipped step, on a GPU at the paper's sizes (784
-entries, 400 units, 20 latents, batch 20), on a CPU also at those of a small table; many: models side by side;
-draws: rows a minute, plain and refined; tables: a whole fit and 20 draws beside two peers, with CRPS on the missing cells
-(--data-dir: a folder with concrete.csv.gz); growth: seconds when rows, columns and draws double; memory: the
-most anonymous memory that a fit on a million rows and 20 draws into a memory map take.
+step: a plain eager loop with torch.optim.Adam against the shipped step, at the paper's sizes (784 entries, 400
+units, 20 latents, batch 20) and at those of a small table; many: models side by side; draws: rows a minute,
+plain and refined; small, large: a whole fit and 20 draws beside two peers, with CRPS on the missing cells, on UCI's
+concrete table (--data-dir: a folder with concrete.csv.gz) and on one of 20,000 x 20; growth: seconds when rows,
+columns and draws double; memory: the most anonymous memory that a fit on a million rows and 20 draws into a
+memory map take.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from unfade import Recoverer
 from unfade.corruption import GaussianNoise
 from unfade.drawing import draw_blocks
 from unfade.evaluation import evaluate
-from unfade.methods import PAPER, Task, architecture_for
+from unfade.methods import PAPER, Architecture, Task, architecture_for
 from unfade.objectives import MIWAE, PaperTAE
 from unfade.observations import Observations
 from unfade.stepping import Stepper, Trained
@@ -178,40 +179,45 @@ def with_holes(X: np.ndarray, seed: int = 0) -> np.ndarray:
     return np.where(np.random.default_rng(seed).random(X.shape) < 0.3, np.nan, X)
 
 
-def tables(device: str, data_dir: Path) -> Iterator[tuple[str, float]]:
+def small(device: str, data_dir: Path) -> Iterator[tuple[str, float]]:
+    yield from _beside_peers(np.genfromtxt(data_dir / "concrete.csv.gz", delimiter=",", skip_header=1), device)
+
+
+def large(device: str, data_dir: Path) -> Iterator[tuple[str, float]]:
+    yield from _beside_peers(tanh_table(20_000, 20), device)
+
+
+def _beside_peers(X: np.ndarray, device: str) -> Iterator[tuple[str, float]]:
     """Seconds of a fit and 20 draws, beside peers on the same table; the CRPS on missing cells with each."""
-    concrete = np.genfromtxt(data_dir / "concrete.csv.gz", delimiter=",", skip_header=1)
-    for name, X in (("concrete, 1,030 x 9", concrete), ("tanh network, 20,000 x 20", tanh_table(20_000, 20))):
-        Y, unit = with_holes(X), X.std(0)
-        started = time.perf_counter()
-        rec = Recoverer(random_state=0, device=device, verbose=0).fit(Y)
-        fitted = time.perf_counter() - started
-        draws = rec.sample(Y, 20)
-        results = {"unfade": (draws.values, time.perf_counter() - started)}
-        started = time.perf_counter()
-        rec.sample(Y, 100, refine=0)
-        yield f"{name}: seconds of 100 more plain draws, over those of the fit", (time.perf_counter() - started) / fitted
-        results |= {peer: peers.run(peer, Y, 20, seed=0) for peer in peers.PEERS}
-        for method, (values, seconds) in results.items():
-            scores = evaluate(values, X, Y, unit=unit)
-            how = (
-                f"{name}: {method} (CRPS {scores.crps:.3f}, 90 % covers {scores.coverage:.3f} of {scores.coverage_due:.3f})"
-            )
-            yield f"{how}, seconds", seconds
+    name, Y = f"{len(X):,} x {X.shape[1]}", with_holes(X)
+    started = time.perf_counter()
+    rec = Recoverer(random_state=0, device=device, verbose=0).fit(Y)
+    fitted = time.perf_counter() - started
+    draws = rec.sample(Y, 20)
+    results = {"unfade": (draws.values, time.perf_counter() - started)}
+    started = time.perf_counter()
+    rec.sample(Y, 100, refine=0)
+    yield f"{name}: seconds of 100 more plain draws, over those of the fit", (time.perf_counter() - started) / fitted
+    results |= {peer: peers.run(peer, Y, 20, seed=0) for peer in peers.PEERS}
+    for method, (values, seconds) in results.items():
+        scores = evaluate(values, X, Y, unit=X.std(0))
+        how = f"{name}: {method} (CRPS {scores.crps:.3f}, 90 % covers {scores.coverage:.3f} of {scores.coverage_due:.3f})"
+        yield f"{how}, seconds", seconds
 
 
 def growth(device: str) -> Iterator[tuple[str, float]]:
-    """Seconds of a fit of 500 steps, and of drawing, as one size doubles; 2 is linear."""
-    start = {"rows": 8_000, "columns": 16, "draws": 16}
+    """Seconds of a fit of 200 steps and of drawing, as one size doubles, with networks of one size; x 2 is linear."""
+    start = {"rows": 16_000, "columns": 16, "draws": 16}
+    networks = Architecture(latent=16, hidden=(128, 128), skip=True)
     for what in start:
         before = None
         for doubling in range(4):
             size = {**start, what: start[what] << doubling}
             Y = with_holes(tanh_table(size["rows"], size["columns"]))
             seconds = []
-            for _ in range(2):
+            for _ in range(3):
                 started = time.perf_counter()
-                rec = Recoverer(max_steps=500, random_state=0, device=device, verbose=0).fit(Y)
+                rec = Recoverer(max_steps=200, architecture=networks, random_state=0, device=device, verbose=0).fit(Y)
                 fitted = time.perf_counter()
                 rec.sample(Y, size["draws"], refine=0)
                 seconds.append((fitted - started, time.perf_counter() - fitted))
@@ -267,14 +273,14 @@ def _peak() -> Iterator[list[float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["step", "many", "draws", "tables", "growth", "memory"], nargs="+")
+    parser.add_argument("what", choices=["step", "many", "draws", "small", "large", "growth", "memory"], nargs="+")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--data-dir", type=Path, default=Path("."))
     arguments = parser.parse_args()
     machine = torch.cuda.get_device_name() if arguments.device == "cuda" else platform.machine()
     print(json.dumps({"machine": machine, "torch": torch.__version__, "threads": torch.get_num_threads()}), flush=True)
     for what in arguments.what:
-        given = (arguments.device, arguments.data_dir) if what == "tables" else (arguments.device,)
+        given = (arguments.device, arguments.data_dir) if what in ("small", "large") else (arguments.device,)
         measured = globals()[what](*given)
         for name, number in measured.items() if isinstance(measured, dict) else measured:
             print(f"{what}: {name}: {number:.4g}", flush=True)

@@ -221,7 +221,7 @@ def _paper_tae(
 
 
 def _tae(
-    task: Task, weights: int = 8, posterior: str = "forward", posterior_weights: int = 20, posterior_share: float = 0.25
+    task: Task, weights: int = 8, posterior: str = "forward", posterior_weights: int = 20, posterior_share: float = 0.15
 ) -> Recipe:
     """Noise, then the prior by the importance-weighted bound; then a posterior of its own, by one of POSTERIOR_STAGES."""
     if posterior not in POSTERIOR_STAGES:

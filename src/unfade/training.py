@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -230,10 +231,9 @@ def train_watched(run: Run, refine: int = 0, on_step: OnStep | None = None) -> l
     """Train for as long as held-out observed cells are predicted better and better, by CRPS; at most `config.steps`.
 
     First at a constant rate on nine tenths of the observed cells. The rest is predicted at steps that grow by
-    a quarter each time, and once 2.5 times as many steps brought nothing better it ends. Then on all cells,
-    the rate falling to zero over half as many steps. As a falling rate brings the networks much closer
-    to the data, it starts from where half of the best number of steps was taken; where the best score
-    came late there is no sign of over-fitting, and it starts from the end.
+    a quarter each time, and it ends at 2.5 times the best number of steps. Then on all cells, the rate falling
+    to zero over half as many steps: from the end, where the best was near it; else from half of the best
+    number of steps, as a falling rate brings the networks much closer to the data.
     """
     obs, config, seed = run.obs, run.config, run.seed
     seen, held, rows = _hold_out(obs, seed)
@@ -250,8 +250,8 @@ def train_watched(run: Run, refine: int = 0, on_step: OnStep | None = None) -> l
             return None
         scores[progress.step] = _held_out_crps(run.posterior, seen[rows], obs[rows].only(held[rows]), min(refine, 50), seed)
         states[progress.step] = {name: value.clone() for name, value in trained.state_dict().items()}
-        best = min(scores, key=scores.__getitem__)
-        for step in [step for step in states if 3 * step < best]:
+        best = _best_step(scores)
+        for step in [step for step in states if 4 * step < best]:
             del states[step]
         return progress.step >= max(500, 2.5 * best)
 
@@ -260,7 +260,7 @@ def train_watched(run: Run, refine: int = 0, on_step: OnStep | None = None) -> l
     first = train_many([replace(run, obs=seen, config=constant)], watch)[0]
     if first.interrupted or not scores:
         return [first]
-    best, last = min(scores, key=scores.__getitem__), max(scores)
+    best, last = _best_step(scores), max(scores)
     start = last if 1.6 * best >= last else min(states, key=lambda step: abs(step - 0.5 * best))
     trained.load_state_dict(states[start])
     settle = replace(config, steps=max(1, start // 2), decay=1.0, max_seconds=shares[1])
@@ -268,21 +268,35 @@ def train_watched(run: Run, refine: int = 0, on_step: OnStep | None = None) -> l
 
 
 def _hold_out(obs: Observations, seed: int) -> tuple[Observations, Tensor, Tensor]:
-    """What is left to see when a tenth of the observed cells is held out, those cells, and up to 512 rows with any."""
+    """What is left to see when a tenth of the observed cells is held out, those cells, and up to 1,024 rows with any."""
     generator = torch.Generator(obs.values.device).manual_seed(seed)
     held = obs.observed & (torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < 0.1)
     rows = held.any(1).nonzero().flatten()
-    return obs.only(~held), held, rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:512]]
+    return obs.only(~held), held, rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:1024]]
+
+
+def _best_step(scores: dict[int, float]) -> float:
+    """Where the scores are lowest: the bottom of a parabola over the logarithm of the steps, as single scores are noisy.
+
+    Only the last four doublings count. Where they still fall it is the last step.
+    """
+    last = max(scores)
+    steps = [step for step in scores if 16 * step >= last]
+    if len(steps) < 6:
+        return float(min(scores, key=scores.__getitem__))
+    bend, slope, _ = np.polyfit(np.log(steps), [scores[step] for step in steps], 2)
+    bottom = np.exp(-slope / (2 * bend)) if bend > 0 else np.inf
+    return float(np.clip(bottom, steps[0], last))
 
 
 @torch.no_grad()
 def _held_out_crps(posterior: PosteriorLVM, seen: Observations, held: Observations, refine: int, seed: int) -> float:
     """Mean CRPS of predictions of the held-out observed cells, noise included, from what else was seen."""
     normals = generator_normals(torch.Generator(seen.values.device).manual_seed(seed))
-    total = 0.0
+    parts = []
     for start in range(0, len(seen), 64):
         y, target = seen[start : start + 64], held[start : start + 64]
         x = posterior.draw(y, 20, normals, posterior.source(y, refine, normals))
         predicted = posterior.corruption.corrupt(x, target.observed, normals).values
-        total += float((crps(predicted, target.values) * target.observed).sum())
-    return total / float(held.observed.sum().clamp(min=1))
+        parts.append(crps(predicted, target.values)[target.observed])
+    return float(torch.cat(parts).mean())
