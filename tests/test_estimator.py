@@ -286,6 +286,14 @@ def test_draws_go_into_an_array_that_is_given(table, tmp_path):
         rec.sample(Y, 4, out=out)
 
 
+def test_draws_of_a_frame_in_another_order_go_into_an_array_in_that_order(table):
+    frame = pd.DataFrame(table, columns=list("abcd"))
+    rec, other = quick().fit(frame), list("dbca")
+    out = np.empty((20, *table.shape), np.float32)
+    rec.sample(frame[other], 20, out=out)
+    assert np.allclose(out, rec.sample(frame, 20).values[:, :, [3, 1, 2, 0]], rtol=1e-6)
+
+
 def test_large_tables_go_in_parts_that_change_nothing(table, monkeypatch):
     whole = quick().fit(table)
     monkeypatch.setattr("unfade.observations.AT_ONCE", 32)

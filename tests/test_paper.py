@@ -31,7 +31,7 @@ def idx(array):
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
     """Small files in the formats of the public ones, with digests to match."""
-    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    folder, rng, patch = tmp_path_factory.mktemp("data"), np.random.default_rng(0), pytest.MonkeyPatch()
     for name, table in (("mnist", datasets.MNIST), ("fashion-mnist", datasets.FASHION)):
         (folder / name).mkdir()
         for file in list(table):
@@ -39,13 +39,14 @@ def data_dir(tmp_path_factory):
             shape = (rows, 28, 28) if "images" in file else (rows,)
             raw = idx(rng.integers(0, 256 if "images" in file else 10, shape))
             (folder / name / f"{file}.gz").write_bytes(gzip.compress(raw))
-            table[file] = hashlib.sha256(raw).hexdigest()
+            patch.setitem(table, file, hashlib.sha256(raw).hexdigest())
     features = rng.integers(-32767, 32767, (561, 900)).astype(np.int16)
     (folder / "uci_har").mkdir()
     labels = rng.integers(1, 7, 900)
     np.savez(folder / "uci_har" / "har_features_q16.npz", Xq_T=features, y=labels, n_train=np.int32(700))
-    datasets.HAR_DIGEST = hashlib.sha256(features.tobytes()).hexdigest()
-    return folder
+    patch.setattr(datasets, "HAR_DIGEST", hashlib.sha256(features.tobytes()).hexdigest())
+    yield folder
+    patch.undo()
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +145,7 @@ def test_votes_are_judged_by_hand():
 
 @pytest.mark.parametrize("name", sorted(set(EXPERIMENTS) - {"fig1-toy"}))  # the toy is the demo's, tested there
 def test_experiments_leave_a_folder(data_dir, tmp_path, name):
-    report = reproduce(name, tmp_path, "quick", 1, data_dir, "cpu", say=lambda line: None)
+    report = reproduce(name, tmp_path, "quick", None, data_dir, "cpu", say=lambda line: None)
     assert (tmp_path / "report.md").read_text() == report
     assert json.loads((tmp_path / "settings.json").read_text())["experiment"] == name
     assert json.loads((tmp_path / "results.json").read_text())
@@ -176,5 +177,7 @@ def test_the_command_line_tells_and_refuses(tmp_path):
     dry = CliRunner().invoke(app, ["reproduce", "table1", "--dry-run"])
     assert json.loads(dry.output)["schedule"]["training"]["steps"] == SCHEDULES["equal"].training.steps
     assert CliRunner().invoke(app, ["reproduce", "table9"]).exit_code == 3
+    with pytest.raises(InvalidData, match="is not repeated"):
+        reproduce("fig1-toy", tmp_path, "quick", 3)
     with pytest.raises(InvalidData, match="Schedules are"):
         reproduce("table1", tmp_path, "slow")

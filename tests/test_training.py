@@ -224,3 +224,39 @@ def test_methods_side_by_side_end_as_if_alone(name):
     for t, posterior in zip(tasks(), together, strict=True):
         assert torch.allclose(weights(fit_method(name, t, {})), weights(posterior), atol=1e-3)
     assert not torch.allclose(weights(together[0]), weights(together[1]), atol=1e-2)
+
+
+def test_stopped_side_by_side_nothing_is_handed_over():
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    tasks = [task(steps=30) for _ in range(2)]
+    tasks[0].on_step = stop
+    with pytest.raises(KeyboardInterrupt):
+        fit_many("mvae", tasks, [{}, {}])
+
+
+def test_what_cannot_go_side_by_side_is_refused():
+    with pytest.raises(InvalidData, match="same stages"):
+        fit_many("tae", [task(steps=2), task(steps=2)], [{}, {"posterior": "bound"}])
+    with pytest.raises(InvalidData, match="must be equal"):
+        fit_many("mvae", [task(steps=2), task(steps=3)], [{}, {}])
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        (lambda log: (log - 7) ** 2, math.exp(7)),  # a bottom
+        (lambda log: -log, 5000),  # still falling
+        (lambda log: -((9 - log) ** 2), 400),  # rising all the way, bent downwards
+    ],
+)
+def test_the_best_length_is_the_bottom_of_a_parabola(shape, expected):
+    steps = [400, 500, 625, 800, 1000, 1250, 1600, 2000, 2500, 3200, 4000, 5000]
+    assert training._best_step({step: shape(math.log(step)) for step in steps}) == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_callback_ends_a_watched_run():
+    t = task(steps=200)
+    first, *_ = train_watched(Run(t.posterior(), MIWAE(2), t.obs, t.training), on_step=lambda progress: progress.step >= 20)
+    assert first.steps[-1] == 20

@@ -246,7 +246,7 @@ def reproduce(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """An experiment of the paper into a folder; a run that was killed goes on where it stopped."""
+    """An experiment of the paper into a folder; results that are already there are not run again."""
     from unfade.paper.reproduce import EXPERIMENTS, describe
     from unfade.paper.reproduce import reproduce as run
 

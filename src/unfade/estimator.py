@@ -343,8 +343,10 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             target[:] = container.reorder(self.space_.leave(entered.values, part, exact).numpy())
             todo = (~(entered.observed & exact)).any(1).nonzero().flatten()  # rows that need the model
             for where, values in blocks(self.posterior_, entered[todo], rows[start : start + height][todo]):
-                said = self.space_.leave(values, part[todo[where]], exact).numpy()
-                target[:, todo[where].numpy()] = container.reorder(said)
+                drawn = values if values.ndim == 3 else values[None]
+                for first in range(0, len(drawn), 16):  # a few draws at a time: in double precision they take much more
+                    said = self.space_.leave(drawn[first : first + 16], part[todo[where]], exact).numpy()
+                    target[first : first + 16, todo[where].numpy()] = container.reorder(said)
 
     def _exact(self) -> Tensor:
         """Which modelled entries are observed without noise, (features,)."""

@@ -176,7 +176,8 @@ def reconstruction_elbos(
         values, observed = [truth, seen.values], [torch.ones_like(seen.observed), seen.observed]
         fixed = copy.deepcopy(posterior).requires_grad_(False)
         runs.append(Run(fixed, objective, Observations(torch.stack(values, 1), torch.stack(observed, 1)), config, seed))
-    train_many(runs)
+    if train_many(runs)[0].interrupted:
+        raise KeyboardInterrupt
     return [_truth_elbo(run, scored, float(np.exp(-architecture.width / 2))) for run in runs]
 
 

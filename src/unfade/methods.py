@@ -299,11 +299,20 @@ def fit_many(name: str, tasks: Sequence[Task], settings: Sequence[dict[str, Any]
     posteriors: list[PosteriorLVM] = []
     while not posteriors:
         steps = [_advance(recipe) for recipe in recipes]
+        stages = [step for step in steps if isinstance(step, Stage)]
         posteriors = [step for step in steps if isinstance(step, PosteriorLVM)]
-        if not posteriors:
-            runs = [task.run_of(step) for task, step in zip(tasks, steps, strict=True) if isinstance(step, Stage)]
-            for task, history in zip(tasks, train_many(runs, tasks[0].on_step), strict=True):
+        if stages and posteriors:
+            raise InvalidData(
+                "Side by side, all models take the same stages: expected settings that differ in numbers only."
+            )
+        if stages:
+            histories = train_many(
+                [task.run_of(stage) for task, stage in zip(tasks, stages, strict=True)], tasks[0].on_step
+            )
+            for task, history in zip(tasks, histories, strict=True):
                 task.keep([history])
+            if tasks[0].interrupted:
+                raise KeyboardInterrupt  # half-trained models are nobody's result
     return posteriors
 
 

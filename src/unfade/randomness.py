@@ -53,7 +53,7 @@ def step_normals(key: Tensor) -> Normals:
     calls = count()
 
     def normals(*shape: int) -> Tensor:
-        start = key + (next(calls) * _CALL + 2**63) % 2**64 - 2**63
+        start = key + ((next(calls) * _CALL + 2**63) % 2**64 - 2**63)  # as a signed 64-bit integer
         return _numbers(start, torch.Size(shape).numel()).reshape(shape)
 
     return normals

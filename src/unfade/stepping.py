@@ -5,6 +5,7 @@ a stretch. So it can be compiled and captured as a CUDA graph, a model gives the
 others, and nothing waits for the host.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -16,6 +17,8 @@ from unfade.models import PosteriorLVM
 from unfade.objectives import Bound, Objective
 from unfade.observations import Observations
 from unfade.randomness import Normals, step_keys, step_normals
+
+_PRECISION = threading.Lock()  # torch has one precision of products for all threads
 
 
 class Trained(nn.Module):
@@ -119,16 +122,19 @@ class Stepper:
                 self._one_step()
         self._graph = graph
 
-    @staticmethod
     @contextmanager
-    def _tensor_cores() -> Iterator[None]:
+    def _tensor_cores(self) -> Iterator[None]:
         """Products of matrices in TF32 where a GPU has it: ten bits of mantissa are enough for noisy gradients."""
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high")
-        try:
+        if self.device.type != "cuda":
             yield
-        finally:
-            torch.set_float32_matmul_precision(before)
+            return
+        with _PRECISION:
+            before = torch.get_float32_matmul_precision()
+            torch.set_float32_matmul_precision("high")
+            try:
+                yield
+            finally:
+                torch.set_float32_matmul_precision(before)
 
     def restore(self, parameters: Tensor, which: Tensor, step: int) -> None:
         """Put the models `which` (bool) back to earlier parameters at step `step`, with the optimiser as new."""
@@ -209,5 +215,7 @@ class Stepper:
 
 
 def _stack(tensors: Sequence[Tensor]) -> Tensor:
-    """One tensor with a first axis for the models; a single one is not copied."""
-    return torch.stack(list(tensors)) if len(tensors) > 1 else tensors[0][None]
+    """One tensor with a first axis for the models; one that all share is not copied."""
+    if all(tensor is tensors[0] for tensor in tensors):
+        return tensors[0].expand(len(tensors), *tensors[0].shape)
+    return torch.stack(list(tensors))

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -134,13 +134,22 @@ def train(
     return train_many([Run(posterior, objective, obs, config, seed)], on_step)[0]
 
 
-@torch.enable_grad()
 def train_many(runs: Sequence[Run], on_step: OnStep | None = None) -> list[History]:
     """Train models of one shape side by side, in one batched step; each ends as if it were trained alone.
 
     Models, data and batches must have equal shapes, and the runs equal lengths; seeds, rates, warm-ups and
-    the numbers that objectives hold as buffers may differ. `on_step` is told of their mean.
+    the numbers that objectives hold as buffers may differ. `on_step` is told of their mean. If one of them fails
+    for good, all do.
     """
+    shared = {(r.config.steps, r.config.batch_size, r.config.check_every, r.config.max_seconds) for r in runs}
+    if len(shared) > 1:
+        raise InvalidData(f"Side by side, steps, batches and time must be equal, got {sorted(shared, key=str)}.")
+    device = runs[0].obs.values.device
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext(), torch.enable_grad():
+        return _train_many(runs, on_step)
+
+
+def _train_many(runs: Sequence[Run], on_step: OnStep | None) -> list[History]:
     config, samples = runs[0].config, len(runs[0].obs)
     stepper = Stepper(
         [Trained(run.posterior, run.objective) for run in runs],
@@ -196,9 +205,10 @@ def train_many(runs: Sequence[Run], on_step: OnStep | None = None) -> list[Histo
     except KeyboardInterrupt:
         stepper.flat.copy_(good)
         _end(history, f"interrupted after {done} of {config.steps} steps", interrupted=True)
+    finally:
+        stepper.release()
     if any(not record.steps for record in history) and falls.any():
         raise TrainingFailed(_failure(done, {}))
-    stepper.release()
     for record in history:
         record.seconds, record.step = time.monotonic() - started, how
     return history
@@ -244,8 +254,8 @@ def train_watched(run: Run, refine: int = 0, on_step: OnStep | None = None) -> l
     states: dict[int, dict[str, Tensor]] = {}
 
     def watch(progress: Progress) -> bool | None:
-        if on_step is not None:
-            on_step(progress)
+        if on_step is not None and on_step(progress):
+            return True
         if progress.step < 1.25 * max(scores, default=0) and progress.step < progress.steps:
             return None
         scores[progress.step] = _held_out_crps(run.posterior, seen[rows], obs[rows].only(held[rows]), min(refine, 50), seed)
@@ -284,9 +294,10 @@ def _best_step(scores: dict[int, float]) -> float:
     steps = [step for step in scores if 16 * step >= last]
     if len(steps) < 6:
         return float(min(scores, key=scores.__getitem__))
-    bend, slope, _ = np.polyfit(np.log(steps), [scores[step] for step in steps], 2)
-    bottom = np.exp(-slope / (2 * bend)) if bend > 0 else np.inf
-    return float(np.clip(bottom, steps[0], last))
+    logs = np.log(steps)
+    curve = np.polynomial.Polynomial.fit(logs, [scores[step] for step in steps], 2)
+    places = np.clip([*curve.deriv().roots(), logs[0], logs[-1]], logs[0], logs[-1])
+    return float(np.exp(places[np.argmin(curve(places))]))
 
 
 @torch.no_grad()

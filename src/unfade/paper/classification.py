@@ -76,12 +76,14 @@ def _measure(
     return shown
 
 
-def _inputs(name: str, posterior: PosteriorLVM | None, obs: Observations, draws: int, seed: int = 3) -> Tensor:
+def _inputs(
+    name: str, posterior: PosteriorLVM | None, obs: Observations, draws: int, seed: int = 3, first: int = 0
+) -> Tensor:
     """What the classifier sees, (draws, samples, entries): draws of clean rows, or the raw ones."""
     if posterior is None:
         parts = [obs.values, obs.observed.to(obs.values.dtype)] if name == "raw and mask" else [obs.values]
         return torch.cat(parts, 1)[None]
-    blocks = draw_blocks(posterior, obs, torch.arange(len(obs)), draws, seed, refine=0)
+    blocks = draw_blocks(posterior, obs, first + torch.arange(len(obs)), draws, seed, refine=0)
     return torch.cat([values.to(obs.values.device) for _, values in blocks], 1)
 
 
@@ -107,7 +109,7 @@ def _votes(study: Study, classifier: nn.Module, name: str, posterior: PosteriorL
     """Share of draws given to each class, (samples, classes)."""
     parts = []
     for i in range(0, len(obs), 500):
-        said = classifier(_inputs(name, posterior, obs[i : i + 500], study.schedule.votes, seed=4)).argmax(-1)
+        said = classifier(_inputs(name, posterior, obs[i : i + 500], study.schedule.votes, seed=4, first=i)).argmax(-1)
         parts.append(nn.functional.one_hot(said, CLASSES).float().mean(0))
     return torch.cat(parts).cpu()
 

@@ -27,7 +27,7 @@ def crossval(study: Study, results: Results, repeats: int, say: Callable[[str], 
         elbos = study.elbos(posteriors, [clean] * len(group), [seen] * len(group))
         spreads = [study.scores(posterior, clean, seen, refined=False) for posterior in posteriors]
         results.put({_key(*pair): {**e, **s} for pair, e, s in zip(group, elbos, spreads, strict=True)})
-    _draw(study, results)
+    _draw(results)
     rows = [f"| C = {C:g} | " + " | ".join(f"{results[_key(C, lam)]['ELBO']:.0f}" for lam in VALUES) + " |" for C in VALUES]
     head = ["| | " + " | ".join(f"lambda = {lam:g}" for lam in VALUES) + " |", "|---" * (len(VALUES) + 1) + "|"]
     title = "# ELBO of the printed TAE over C and lambda, MNIST, 90 % missing"
@@ -40,7 +40,7 @@ def _key(C: float, lam: float) -> str:
     return f"C {C:g}, lambda {lam:g}"
 
 
-def _draw(study: Study, results: Results) -> None:
+def _draw(results: Results) -> None:
     import numpy as np
     from matplotlib.figure import Figure
 

@@ -130,13 +130,15 @@ def _fetch(address: str, path: Path) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with urllib.request.urlopen(address, timeout=60) as answer, whole_or_nothing(path) as part:
-            Path(part).write_bytes(answer.read())
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            content = answer.read()
     except OSError as error:
         raise InvalidFile(
             f"{path} is not there, and {address} cannot be reached ({error}). Put the file there, or point --data-dir "
             "(or UNFADE_DATA) to a folder that has it."
         ) from None
+    with whole_or_nothing(path) as part:
+        Path(part).write_bytes(content)
 
 
 def _check(raw: bytes, digest: str, path: Path) -> None:

@@ -125,18 +125,17 @@ def _draw_examples(path: Path, pictures: dict[str, Any], image: tuple[int, int])
     figure = Figure(figsize=(8.6, 1.02 * len(rows)), layout="constrained")
     titles = ["corrupted", "mean", *[f"draw {i}" for i in range(1, 6)], "truth"]
     axes = figure.subplots(len(rows), len(titles), squeeze=False)
+    for axis, title in zip(axes[0], titles, strict=True):
+        axis.set_title(title, fontsize=9)
     for line, (name, i) in zip(axes, rows, strict=True):
         corrupted, drawn, truth = pictures[name]
-        for axis, title, values in zip(
-            line, titles, [corrupted[i], drawn[:, i].mean(0), *drawn[:5, i], truth[i]], strict=True
-        ):
+        shown = [corrupted[i], drawn[:, i].mean(0), *drawn[:5, i], truth[i]]
+        for axis, values in zip(line, shown, strict=True):
             grey = colormaps["gray"](np.clip(np.nan_to_num(values.numpy()), 0, 1))[:, :3]
             grey[np.isnan(values.numpy())] = (0.23, 0.42, 0.66)
             axis.imshow(grey.reshape(*image, 3), interpolation="nearest")
             axis.set_xticks([])
             axis.set_yticks([])
-            if line is axes[0]:
-                axis.set_title(title, fontsize=9)
         if i == 0:
             line[0].set_ylabel(name, fontsize=8, rotation=0, ha="right", va="center")
     figure.savefig(path, dpi=110)

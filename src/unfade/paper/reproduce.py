@@ -20,11 +20,11 @@ Experiment = Callable[[Study, Results, int, Callable[[str], None]], str]
 
 @dataclass(frozen=True)
 class Named:
-    """An experiment, what it is in the paper, and how often the paper repeated it."""
+    """An experiment, what it is in the paper, and how often the paper repeated it (None: it is not repeated)."""
 
     run: Experiment
     what: str
-    repeats: int = 1
+    repeats: int | None = None
 
 
 EXPERIMENTS = {
@@ -74,6 +74,9 @@ def describe(name: str, schedule: str, repeats: int | None, noise_known: bool) -
         raise InvalidData(f"Experiments are {', '.join(EXPERIMENTS)}; got {name!r}.")
     if schedule not in SCHEDULES:
         raise InvalidData(f"Schedules are {', '.join(SCHEDULES)}; got {schedule!r}.")
-    asked = 1 if repeats is None and schedule == "quick" else repeats or EXPERIMENTS[name].repeats
+    usual = EXPERIMENTS[name].repeats
+    if repeats is not None and usual is None:
+        raise InvalidData(f"{name} is not repeated: expected no number of repeats, got {repeats}.")
+    asked = repeats or (1 if schedule == "quick" else usual or 1)
     content = {"experiment": name, "what": EXPERIMENTS[name].what, "repeats": asked, "noise known": noise_known}
     return json.loads(json.dumps({**content, "schedule": {"name": schedule, **asdict(SCHEDULES[schedule])}}))

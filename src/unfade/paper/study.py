@@ -76,9 +76,10 @@ class Study:
 
     def dataset(self, name: str) -> Dataset:
         """A data set, read once."""
-        if name not in _LOADED:
-            _LOADED[name] = load(name, self.data_dir)
-        return _LOADED[name]
+        key = name, self.data_dir
+        if key not in _LOADED:
+            _LOADED[key] = load(name, self.data_dir)
+        return _LOADED[key]
 
     def fit(
         self,
@@ -140,7 +141,7 @@ class Study:
         return [{"ELBO": each.elbo, "ELBO's standard error": each.standard_error} for each in found]
 
 
-_LOADED: dict[str, Dataset] = {}
+_LOADED: dict[tuple[str, Path | None], Dataset] = {}
 
 
 def corrupt(clean: Tensor, setting: Setting, dataset: Dataset, part: str) -> Observations:
@@ -160,7 +161,7 @@ def _observed_variance(obs: Observations) -> Tensor:
 
 
 class Results:
-    """Results of an experiment by name, written after each one; a run that was killed goes on where it stopped."""
+    """Results of an experiment by name, written as they come; what is there need not be run again."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]):
         folder.mkdir(parents=True, exist_ok=True)

@@ -49,8 +49,8 @@ def fill(study: Study, results: Results, settings: Sequence[Setting], label: str
         todo = [s for s in settings if any(_key(s, name, label) not in results for name in ways)]
         for group in study.groups(todo):
             say(f"{label}: {method}, {len(group)} models side by side, first {group[0]}")
-            train = [study.rows(setting, "train") for setting in group]
-            posteriors = study.fit(method, [obs for _, obs in train], [setting.mask for setting in group])
+            train = [study.rows(setting, "train")[1] for setting in group]
+            posteriors = study.fit(method, train, [setting.mask for setting in group])
             del train
             test = [study.rows(setting, "test") for setting in group]
             found: dict[str, Any] = {}
@@ -80,6 +80,8 @@ def _rows(results: Results, settings: Sequence[Setting], label: str, papers: dic
         cells = [results[_key(setting, way, label)] for setting in settings]
         numbers = [_mean(name, [cell[name] for cell in cells]) for name in COLUMNS]
         numbers[3] += f" of {cells[0]['coverage due']:.3f}"
+        if WAYS[way].refined:
+            numbers[0] = "as plain"  # the ELBO is that of q(x|y) before any resampling
         lines.append(f"| {way} | {papers.get(PAPERS_NAME.get(way, ''), '')} | " + " | ".join(numbers) + " |")
     return lines
 
