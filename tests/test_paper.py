@@ -14,12 +14,15 @@ import torch
 from typer.testing import CliRunner
 
 from unfade.cli import app
+from unfade.drawing import draw_blocks
 from unfade.errors import InvalidData, InvalidFile
+from unfade.evaluation import evaluate
 from unfade.paper import datasets, study
 from unfade.paper.classification import _judge
 from unfade.paper.reproduce import EXPERIMENTS, reproduce
 from unfade.paper.settings import SCHEDULES, Schedule
 from unfade.paper.study import Setting, corrupt
+from unfade.scores import covered
 from unfade.training import TrainingConfig
 
 
@@ -181,3 +184,22 @@ def test_the_command_line_tells_and_refuses(tmp_path):
         reproduce("fig1-toy", tmp_path, "quick", 3)
     with pytest.raises(InvalidData, match="Schedules are"):
         reproduce("table1", tmp_path, "slow")
+
+
+def test_scores_are_those_of_the_evaluation(data_dir):
+    made = study.Study(SCHEDULES["quick"], data_dir, torch.device("cpu"))
+    clean, obs = made.rows(Setting("mnist", 0.5), "test")
+    [posterior] = made.fit("miwae", [made.rows(Setting("mnist", 0.5), "train")[1]], [0])
+    found = made.scores(posterior, clean, obs, refined=True)
+    some = obs[:10]
+    drawn = torch.cat([v for _, v in draw_blocks(posterior, some, torch.arange(10), 4, seed=1, refine=5)], 1)
+    expected = evaluate(drawn, clean[:10].numpy(), some.observed.numpy())
+    assert found["CRPS"] == pytest.approx(expected.crps, rel=1e-4)
+    assert found["energy score"] == pytest.approx(expected.energy_score, rel=1e-4)
+    assert found["PSNR"] == pytest.approx(expected.psnr, rel=1e-4)
+    seen = np.where(obs.observed, obs.values, np.nan)
+    counted = ~some.observed & torch.from_numpy(np.nanvar(seen, axis=0) > 0.1**2 + 0.01)
+    assert 0 < counted.sum() < (~some.observed).sum()  # some pixels hardly vary in what was seen, and are left out
+    inside = covered(drawn, clean[:10], 0.9)[counted].double().mean()
+    assert found["coverage"] == pytest.approx(float(inside))
+    assert found["coverage due"] == pytest.approx(expected.coverage_due)

@@ -260,3 +260,25 @@ def test_a_callback_ends_a_watched_run():
     t = task(steps=200)
     first, *_ = train_watched(Run(t.posterior(), MIWAE(2), t.obs, t.training), on_step=lambda progress: progress.step >= 20)
     assert first.steps[-1] == 20
+
+
+class BreaksOnTheWay(Objective):
+    """MIWAE whose value is not finite while the warm-up passes 0.5."""
+
+    def forward(self, posterior, obs, normals, warmup=1.0):
+        value = MIWAE(2)(posterior, obs, normals).value
+        return Bound(torch.where((warmup > 0.45) & (warmup < 0.55), math.nan, value), {})
+
+
+def test_one_model_goes_back_and_its_neighbour_does_not():
+    def run(seed, warmup):
+        t = task(steps=60, warmup=warmup)
+        t.seed = seed
+        return Run(t.posterior(), BreaksOnTheWay(), t.obs, t.training, seed)
+
+    falls, stands, alone = run(0, (0.0, 1.0, 0.0)), run(1, (0.0, 0.0, 1.0)), run(1, (0.0, 0.0, 1.0))
+    histories = train_many([falls, stands])
+    assert len(histories[0].steps) < len(histories[1].steps) == 6
+    assert torch.isfinite(weights(falls.posterior)).all()
+    train_many([alone])
+    assert torch.allclose(weights(stands.posterior), weights(alone.posterior), atol=1e-4)

@@ -99,7 +99,7 @@ def _draw_digits(path: Path, corrupted: np.ndarray, draws: Draws, clean: np.ndar
     for line, (row, sample) in enumerate(zip(axes, chosen, strict=True)):
         for axis, (title, values) in zip(row, columns, strict=True):
             colours, top = ("magma", SD_TOP) if title == "sd" else ("gray", 1.0)
-            axis.imshow(_as_colours(values[sample].reshape(8, 8), colours, top), interpolation="nearest")
+            axis.imshow(as_colours(values[sample].reshape(8, 8), colours, top), interpolation="nearest")
             axis.set_axis_off()
             if line == 0:
                 axis.set_title(title)
@@ -110,7 +110,7 @@ def _draw_digits(path: Path, corrupted: np.ndarray, draws: Draws, clean: np.ndar
     figure.savefig(path, dpi=110)
 
 
-def _as_colours(image: np.ndarray, colours: str, top: float) -> np.ndarray:
+def as_colours(image: np.ndarray, colours: str = "gray", top: float = 1.0) -> np.ndarray:
     """Grey (or another scale) with missing pixels in blue."""
     from matplotlib import colormaps
 

@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
-from torch.distributions import Independent
 
-from unfade.models import Pool, PosteriorLVM
+from unfade.models import PosteriorLVM, Source
 from unfade.observations import Observations
 from unfade.randomness import KeyedNormals, Normals
 
 _DRAWS = 16  # draws that go through the networks together
 _ENTRIES = 2**21  # entries of x that are in memory together, roughly
 _LATENTS = 2**15  # and as many z
-Source = Pool | Independent
 
 
 def draw_blocks(

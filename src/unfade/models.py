@@ -28,6 +28,9 @@ class Pool:
         return self.z.gather(0, index[..., None].expand(*index.shape, self.z.shape[-1]))
 
 
+Source = Pool | Independent  # where draws take their z from: a pool of candidates, or q(z|y)
+
+
 class PosteriorLVM(nn.Module):
     """q(x|y) = integral of q(z|y,alpha) q(x|z,y,alpha) over z.
 
@@ -83,11 +86,11 @@ class PosteriorLVM(nn.Module):
         weights = self.log_weight(z, obs, q).softmax(0)
         return Pool(z, torch.where(weights.isfinite(), weights, 1 / candidates))  # far outside the data: all alike
 
-    def source(self, obs: Observations, refine: int, normals: Normals) -> Pool | Independent:
+    def source(self, obs: Observations, refine: int, normals: Normals) -> Source:
         """Where draws take their z from: q(z|y), or a pool of `refine` candidates."""
         return self.pool(obs, refine, normals) if refine else self.latent(obs)
 
-    def draw(self, obs: Observations, draws: int, normals: Normals, source: Pool | Independent) -> Tensor:
+    def draw(self, obs: Observations, draws: int, normals: Normals, source: Source) -> Tensor:
         """Draws of x, (draws, samples, *event)."""
         if isinstance(source, Pool):
             z = source.pick(normals(draws, len(obs)))
@@ -96,7 +99,7 @@ class PosteriorLVM(nn.Module):
         density = self.clean(z, obs)
         return reparametrise(density, normals(*density.base_dist.loc.shape))
 
-    def mean(self, obs: Observations, draws: int, normals: Normals, source: Pool | Independent) -> Tensor:
+    def mean(self, obs: Observations, draws: int, normals: Normals, source: Source) -> Tensor:
         """Posterior mean of x, (samples, *event): E[x|z,y] averaged over `draws` of z, or over a pool by weight."""
         if isinstance(source, Pool):
             pool = source

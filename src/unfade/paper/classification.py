@@ -1,8 +1,6 @@
 """fig5-histograms and fig6-classification: what draws do for a classifier of few labels (section 4.2, supplement C)."""
 
-from collections.abc import Callable
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
@@ -12,10 +10,9 @@ from torch import Tensor, nn
 from unfade.drawing import draw_blocks
 from unfade.models import PosteriorLVM
 from unfade.observations import Observations
-from unfade.paper.study import WAYS, Results, Setting, Study, corrupt
+from unfade.paper.study import WAYS, Results, Say, Setting, Study, corrupt, over_repeats
 from unfade.training import scoped_seed
 
-Say = Callable[[str], None]
 RECOVERED = ("MVAE", "TAE as printed", "unfade, plain")
 INPUTS = ("raw", "raw and mask", *RECOVERED)
 SHARES = (0.5, 0.7, 0.8, 0.9)
@@ -128,16 +125,13 @@ def _key(data: str, missing: float, name: str, repeat: int) -> str:
     return f"{data}, {missing:.0%} missing, {name}, repeat {repeat}"
 
 
-def _over_repeats(results: Results, data: str, missing: float, name: str, repeats: int, score: str) -> tuple[float, float]:
-    values = [results[_key(data, missing, name, r)][score] for r in range(repeats)]
-    return mean(values), stdev(values) if repeats > 1 else 0.0
+def _scores_of(results: Results, data: str, missing: float, name: str, repeats: int, score: str) -> tuple[float, float]:
+    return over_repeats([results[_key(data, missing, name, r)][score] for r in range(repeats)])
 
 
 def _cell(results: Results, data: str, missing: float, name: str, repeats: int) -> str:
-    accuracy, spread = _over_repeats(results, data, missing, name, repeats, "accuracy")
-    others = [
-        _over_repeats(results, data, missing, name, repeats, score)[0] for score in ("calibration error", "Brier score")
-    ]
+    accuracy, spread = _scores_of(results, data, missing, name, repeats, "accuracy")
+    others = [_scores_of(results, data, missing, name, repeats, score)[0] for score in ("calibration error", "Brier score")]
     return f"{accuracy:.3f} ± {spread:.3f}; {others[0]:.3f}; {others[1]:.3f}"
 
 
@@ -146,9 +140,9 @@ def _draw_curves(results: Results, repeats: int) -> None:
 
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     for axis, data in zip(figure.subplots(1, 2), ("mnist", "fashion-mnist"), strict=True):
-        for name, style in zip(INPUTS, ("0.6-o", "0.3--o", "C0-s", "C3-P", "k-^"), strict=True):
-            colour, marker = (style[:3], style[3:]) if style[0] == "0" else (style[:-2], style[-2:])
-            points = [_over_repeats(results, data, missing, name, repeats, "accuracy") for missing in SHARES]
+        styles = (("0.6", "-o"), ("0.3", "--o"), ("C0", "-s"), ("C3", "-P"), ("k", "-^"))
+        for name, (colour, marker) in zip(INPUTS, styles, strict=True):
+            points = [_scores_of(results, data, missing, name, repeats, "accuracy") for missing in SHARES]
             middle, spread = np.array(points).T
             axis.errorbar(SHARES, middle, spread, fmt=marker, color=colour, label=name, ms=4, capsize=2)
         axis.set(title=data, xlabel="share of missing pixels", ylabel="accuracy")
@@ -172,7 +166,9 @@ def _draw_histograms(path: Path, votes: dict[str, Any]) -> None:
         line[0].set_yticks([])
         for axis, name in zip(line[1:], names, strict=True):
             axis.bar(
-                range(CLASSES), votes[name][1][i], color=["tab:green" if c == int(labels[i]) else "0.6" for c in range(10)]
+                range(CLASSES),
+                votes[name][1][i],
+                color=["tab:green" if c == int(labels[i]) else "0.6" for c in range(CLASSES)],
             )
             axis.set(ylim=(0, 1), yticks=[0, 1])
             axis.set_xticks(range(CLASSES) if i == 5 else [])

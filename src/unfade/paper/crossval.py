@@ -1,13 +1,11 @@
 """supp-crossval: the ELBO of the printed TAE over C and lambda, MNIST at 90 % missing (supplement D.1)."""
 
-from collections.abc import Callable
-
-from unfade.paper.study import Results, Setting, Study
+from unfade.paper.study import Results, Say, Setting, Study
 
 VALUES = (0.1, 0.5, 2.0, 10.0, 50.0, 200.0)
 
 
-def crossval(study: Study, results: Results, repeats: int, say: Callable[[str], None]) -> str:
+def crossval(study: Study, results: Results, repeats: int, say: Say) -> str:
     """All pairs of C and lambda side by side, and the MVAE's level."""
     setting = Setting("mnist", 0.9)
     pairs = [(C, lam) for C in VALUES for lam in VALUES]

@@ -1,21 +1,18 @@
 """fig1-toy, fig1-digits, fig4-examples and fig4-curves."""
 
-from collections.abc import Callable
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from unfade.demo import toy
+from unfade.demo import as_colours, toy
 from unfade.drawing import draw_blocks
 from unfade.models import PosteriorLVM
 from unfade.observations import Observations
-from unfade.paper.study import WAYS, Results, Setting, Study
+from unfade.paper.study import WAYS, Results, Say, Setting, Study, fill, key, over_repeats
 
-Say = Callable[[str], None]
 SHOWN = ("MVAE", "TAE as printed", "unfade")
 
 
@@ -40,15 +37,7 @@ def fig4_curves(study: Study, results: Results, repeats: int, say: Say) -> str:
     """PSNR and ELBO against the share of observed entries, by masks."""
     shares = [0.1, 0.2, 0.3, 0.5, 0.7, 0.9]
     settings = [Setting("mnist", 1 - share, mask) for share in shares for mask in range(repeats)]
-    for name in SHOWN:
-        way = WAYS[name]
-        for group in study.groups([s for s in settings if f"{s}; {name}" not in results]):
-            say(f"{name}, {len(group)} models side by side")
-            posteriors = study.fit(way.method, [study.rows(s, "train")[1] for s in group], [s.mask for s in group])
-            test = [study.rows(s, "test") for s in group]
-            elbos = study.elbos(posteriors, *map(list, zip(*test, strict=True)))
-            scored = [study.scores(p, *rows, way.refined) for p, rows in zip(posteriors, test, strict=True)]
-            results.put({f"{s}; {name}": {**e, **c} for s, e, c in zip(group, elbos, scored, strict=True)})
+    fill(study, results, settings, "curves", say, SHOWN)
     curves = {
         name: {
             score: [_over_masks(results, settings, 1 - share, name, score) for share in shares]
@@ -65,8 +54,7 @@ def fig4_curves(study: Study, results: Results, repeats: int, say: Say) -> str:
 
 
 def _over_masks(results: Results, settings: list[Setting], missing: float, name: str, score: str) -> tuple[float, float]:
-    values = [results[f"{s}; {name}"][score] for s in settings if s.missing == missing]
-    return mean(values), stdev(values) if len(values) > 1 else 0.0
+    return over_repeats([results[key(s, name, "curves")][score] for s in settings if s.missing == missing])
 
 
 def _draw_curves(path: Path, shares: list[float], curves: dict[str, dict[str, list[tuple[float, float]]]]) -> None:
@@ -118,7 +106,6 @@ def _with_holes(obs: Observations) -> Tensor:
 
 def _draw_examples(path: Path, pictures: dict[str, Any], image: tuple[int, int]) -> None:
     """One line an image and method: corrupted, mean, five draws, truth; missing pixels blue."""
-    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     rows = [(name, i) for name in pictures for i in range(4)]
@@ -131,9 +118,7 @@ def _draw_examples(path: Path, pictures: dict[str, Any], image: tuple[int, int])
         corrupted, drawn, truth = pictures[name]
         shown = [corrupted[i], drawn[:, i].mean(0), *drawn[:5, i], truth[i]]
         for axis, values in zip(line, shown, strict=True):
-            grey = colormaps["gray"](np.clip(np.nan_to_num(values.numpy()), 0, 1))[:, :3]
-            grey[np.isnan(values.numpy())] = (0.23, 0.42, 0.66)
-            axis.imshow(grey.reshape(*image, 3), interpolation="nearest")
+            axis.imshow(as_colours(values.numpy().reshape(image)), interpolation="nearest")
             axis.set_xticks([])
             axis.set_yticks([])
         if i == 0:

@@ -12,10 +12,10 @@ import torch
 from unfade.errors import InvalidData
 from unfade.paper import classification, crossval, figures, tables
 from unfade.paper.settings import SCHEDULES
-from unfade.paper.study import Results, Study
+from unfade.paper.study import Results, Say, Study
 from unfade.storage import whole_or_nothing
 
-Experiment = Callable[[Study, Results, int, Callable[[str], None]], str]
+Experiment = Callable[[Study, Results, int, Say], str]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def reproduce(
     data_dir: Path | None = None,
     device: str = "auto",
     noise_known: bool = True,
-    say: Callable[[str], None] = print,
+    say: Say = print,
 ) -> str:
     """Run an experiment into `folder`: settings.json, results.json, pictures, report.md. Answers the report.
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from unfade.methods import PAPER_TRAINING
 from unfade.training import TrainingConfig
 
 NOISE = 0.1  # sd of the noise on data in [0, 1]
@@ -30,7 +31,7 @@ class Schedule:
 SCHEDULES = {
     # To the letter; the rate is printed as 2^-4, most likely 2e-4.
     "paper": Schedule(
-        TrainingConfig(steps=500_000, batch_size=20, learning_rate=2e-4, decay=0.0),
+        PAPER_TRAINING,
         TrainingConfig(steps=20_000, batch_size=200, learning_rate=5e-4),
     ),
     # As many samples seen in ten times fewer steps; the rate falls to zero over the second half.

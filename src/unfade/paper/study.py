@@ -1,9 +1,10 @@
 """What the experiments share: corrupted data, models trained side by side, scores, and results that survive a kill."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import torch
@@ -21,6 +22,8 @@ from unfade.paper.settings import NOISE, Schedule
 from unfade.randomness import generator_normals
 from unfade.scores import coverage_due, covered, crps, energy_score
 from unfade.storage import whole_or_nothing
+
+Say = Callable[[str], None]  # told what is being done
 
 
 @dataclass(frozen=True)
@@ -188,3 +191,39 @@ class Results:
 def _write_json(path: Path, content: Any) -> None:
     with whole_or_nothing(path) as part:
         Path(part).write_text(json.dumps(content, indent=1))
+
+
+def fill(
+    study: Study, results: Results, settings: Sequence[Setting], label: str, say: Say, names: Sequence[str] = tuple(WAYS)
+) -> None:
+    """Train and score what is not among the results yet, method by method, as many models side by side as fit."""
+    for method in dict.fromkeys(WAYS[name].method for name in names):
+        ways = {name: WAYS[name] for name in names if WAYS[name].method == method}
+        todo = [s for s in settings if any(key(s, name, label) not in results for name in ways)]
+        for group in study.groups(todo):
+            say(f"{label}: {method}, {len(group)} models side by side, first {group[0]}")
+            train = [study.rows(setting, "train")[1] for setting in group]
+            posteriors = study.fit(method, train, [setting.mask for setting in group])
+            del train
+            test = [study.rows(setting, "test") for setting in group]
+            elbos: dict[bool, list[dict[str, float]]] = {}
+            for name, way in ways.items():
+                for posterior in posteriors:
+                    posterior.conditioned = way.conditioned
+                if way.conditioned not in elbos:
+                    elbos[way.conditioned] = study.elbos(posteriors, *map(list, zip(*test, strict=True)))
+                found = [
+                    {**elbo, **study.scores(posterior, *rows, way.refined), "noise": float(posterior.corruption.std.mean())}
+                    for elbo, posterior, rows in zip(elbos[way.conditioned], posteriors, test, strict=True)
+                ]
+                results.put({key(s, name, label): each for s, each in zip(group, found, strict=True)})
+
+
+def key(setting: Setting, way: str, label: str) -> str:
+    """The name of a result."""
+    return f"{setting}; {way}; {label}"
+
+
+def over_repeats(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation; 0 for a single value."""
+    return mean(values), stdev(values) if len(values) > 1 else 0.0

@@ -1,16 +1,13 @@
 """table1 and supp-mnar: the ELBO of the truth and scores that do not hang on a variance floor, for every way to draw."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from statistics import mean, stdev
-from typing import Any
 
 from unfade.paper.settings import MNAR, TABLE_1
-from unfade.paper.study import WAYS, Results, Setting, Study
+from unfade.paper.study import WAYS, Results, Say, Setting, Study, fill, key, over_repeats
 
 PAPERS_NAME = {"MVAE": "MVAE", "MIWAE": "MIWAE", "TAE as printed": "TAE", "unfade, plain": "TAE", "unfade": "TAE"}
 COLUMNS = ("ELBO", "energy score", "CRPS", "coverage", "PSNR")
-Say = Callable[[str], None]
 
 
 def table1(study: Study, results: Results, repeats: int, say: Say) -> str:
@@ -42,42 +39,11 @@ def mnar(study: Study, results: Results, repeats: int, say: Say) -> str:
     return "\n".join(text)
 
 
-def fill(study: Study, results: Results, settings: Sequence[Setting], label: str, say: Say) -> None:
-    """Train and score what is not among the results yet, method by method, as many models side by side as fit."""
-    for method in dict.fromkeys(way.method for way in WAYS.values()):
-        ways = {name: way for name, way in WAYS.items() if way.method == method}
-        todo = [s for s in settings if any(_key(s, name, label) not in results for name in ways)]
-        for group in study.groups(todo):
-            say(f"{label}: {method}, {len(group)} models side by side, first {group[0]}")
-            train = [study.rows(setting, "train")[1] for setting in group]
-            posteriors = study.fit(method, train, [setting.mask for setting in group])
-            del train
-            test = [study.rows(setting, "test") for setting in group]
-            found: dict[str, Any] = {}
-            elbos: dict[bool, list[dict[str, float]]] = {}
-            for name, way in ways.items():
-                for posterior in posteriors:
-                    posterior.conditioned = way.conditioned
-                if way.conditioned not in elbos:
-                    elbos[way.conditioned] = study.elbos(posteriors, *map(list, zip(*test, strict=True)))
-                for i, setting in enumerate(group):
-                    found[_key(setting, name, label)] = {
-                        **elbos[way.conditioned][i],
-                        **study.scores(posteriors[i], *test[i], way.refined),
-                        "noise": float(posteriors[i].corruption.std.mean()),
-                    }
-            results.put(found)
-
-
-def _key(setting: Setting, way: str, label: str) -> str:
-    return f"{setting}; {way}; {label}"
-
-
 def _rows(results: Results, settings: Sequence[Setting], label: str, papers: dict[str, str]) -> list[str]:
     """One line a way to draw: means over masks, their spread where there are several, the paper's ELBO beside."""
     lines = ["| | ELBO, paper | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 2) + "|"]
     for way in WAYS:
-        cells = [results[_key(setting, way, label)] for setting in settings]
+        cells = [results[key(setting, way, label)] for setting in settings]
         numbers = [_mean(name, [cell[name] for cell in cells]) for name in COLUMNS]
         numbers[3] += f" of {cells[0]['coverage due']:.3f}"
         if WAYS[way].refined:
@@ -88,5 +54,5 @@ def _rows(results: Results, settings: Sequence[Setting], label: str, papers: dic
 
 def _mean(name: str, values: Sequence[float]) -> str:
     digits = {"ELBO": 0, "CRPS": 4, "PSNR": 2}.get(name, 3)
-    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{mean(values):.{digits}f}{spread}"
+    middle, spread = over_repeats(values)
+    return f"{middle:.{digits}f}" + (f" ± {spread:.{digits}f}" if len(values) > 1 else "")
