@@ -44,6 +44,7 @@ def data_dir(tmp_path_factory):
             (folder / name / f"{file}.gz").write_bytes(gzip.compress(raw))
             patch.setitem(table, file, hashlib.sha256(raw).hexdigest())
     features = rng.integers(-32767, 32767, (561, 900)).astype(np.int16)
+    features[10] = features[3]
     (folder / "uci_har").mkdir()
     labels = rng.integers(1, 7, 900)
     np.savez(folder / "uci_har" / "har_features_q16.npz", Xq_T=features, y=labels, n_train=np.int32(700))
@@ -72,6 +73,7 @@ def test_data_sets_are_read_from_a_folder(data_dir, name, entries, classes):
     assert data.train.max() <= 1
     assert int(data.train_labels.max()) == classes - 1
     assert int(data.train_labels.min()) == 0
+    assert data.distinct is None or (~data.distinct).nonzero().flatten().tolist() == [10]
 
 
 def test_a_file_that_is_not_the_public_one_is_refused(data_dir, tmp_path):
@@ -165,10 +167,12 @@ def test_a_killed_run_goes_on_where_it_stopped(data_dir, tmp_path):
     with pytest.raises(Killed):
         reproduce("supp-mnar", tmp_path, "quick", 1, data_dir, "cpu", say=kill)
     before = json.loads((tmp_path / "results.json").read_text())
+    seconds = before.pop("seconds")
     lines = []
     reproduce("supp-mnar", tmp_path, "quick", 1, data_dir, "cpu", say=lines.append)
     after = json.loads((tmp_path / "results.json").read_text())
     assert before.items() <= after.items()
+    assert after["seconds"] > seconds
     assert not any("lim 10: mvae" in line for line in lines)
     with pytest.raises(InvalidFile, match="results of other settings"):
         reproduce("supp-mnar", tmp_path, "quick", 2, data_dir, "cpu")
@@ -203,3 +207,22 @@ def test_scores_are_those_of_the_evaluation(data_dir):
     inside = covered(drawn, clean[:10], 0.9)[counted].double().mean()
     assert found["coverage"] == pytest.approx(float(inside))
     assert found["coverage due"] == pytest.approx(expected.coverage_due)
+
+
+def test_the_last_stage_on_a_miwae_is_the_tae(data_dir):
+    made = study.Study(SCHEDULES["quick"], data_dir, torch.device("cpu"))
+    data = [made.rows(Setting("mnist", 0.5, mask), "train")[1] for mask in range(2)]
+    ours = made.fit_way(study.WAYS["unfade"], data, [4, 5])
+    whole = made.fit("tae", data, [4, 5], [{"weights": 20}] * 2)
+    for one, other in zip(ours, whole, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
+def test_columns_that_repeat_another_are_not_scored(data_dir):
+    made = study.Study(SCHEDULES["quick"], data_dir, torch.device("cpu"))
+    clean, obs = made.rows(Setting("uci-har", 0.5), "test")
+    [posterior] = made.fit("mvae", [made.rows(Setting("uci-har", 0.5), "train")[1]], [0])
+    some = torch.arange(561) < 100
+    drawn = torch.cat([v for _, v in draw_blocks(posterior, obs[:10], torch.arange(10), 4, seed=1)], 1)
+    expected = evaluate(drawn[..., :100], clean[:10, :100].numpy(), obs.observed[:10, :100].numpy())
+    assert made.scores(posterior, clean, obs, False, some)["CRPS"] == pytest.approx(expected.crps, rel=1e-4)

@@ -242,6 +242,7 @@ def reproduce(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     learn_noise: Annotated[bool, typer.Option("--learn-noise", help="Every method learns the noise level.")] = False,
+    together: Annotated[int, typer.Option(min=1, help="Models trained side by side; more need more memory.")] = 30,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the settings and stop.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -260,7 +261,7 @@ def reproduce(
             out.say(json.dumps(settings, indent=1))
             return
         target = folder or Path(f"{name}-{schedule}")
-        report = run(name, target, schedule, repeats, data_dir, device, not learn_noise, say=out.say)
+        report = run(name, target, schedule, repeats, data_dir, device, not learn_noise, together, out.say)
         out.say(f"\n{report}\nFolder: {target}")
 
 

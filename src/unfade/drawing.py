@@ -21,7 +21,10 @@ _LATENTS = 2**15  # and as many z
 def draw_blocks(
     posterior: PosteriorLVM | None, obs: Observations, rows: Tensor, draws: int, seed: int, refine: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of (which samples, draws of them (draws, samples in block, *event)). rows: one key a sample."""
+    """Blocks of (which samples, draws of them (draws, samples in block, *event)), on the posterior's device.
+
+    rows: one key a sample.
+    """
 
     def work(model: PosteriorLVM, block: Observations, keys: Tensor, source: Source) -> Tensor:
         chunks = [
@@ -39,7 +42,7 @@ def draw_blocks(
 def mean_blocks(
     posterior: PosteriorLVM | None, obs: Observations, rows: Tensor, draws: int, seed: int, refine: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of (which samples, posterior means of them (samples in block, *event))."""
+    """Blocks of (which samples, posterior means of them (samples in block, *event)), on the posterior's device."""
 
     def work(model: PosteriorLVM, block: Observations, keys: Tensor, source: Source) -> Tensor:
         return model.mean(block, draws, _mirrored(KeyedNormals(seed, keys, stream=8)), source)
@@ -69,7 +72,7 @@ def _blocks(
         with torch.inference_mode():
             block, keys = obs[padded].to(device), rows[padded].to(device)
             source = model.source(block, refine, pool_normals(KeyedNormals(seed, keys)))
-            values = work(model, block, keys, source).narrow(-1 - len(obs.event_shape), 0, stop - start).cpu()
+            values = work(model, block, keys, source).narrow(-1 - len(obs.event_shape), 0, stop - start)
         yield slice(start, stop), values
 
 

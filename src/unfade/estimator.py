@@ -343,7 +343,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             target[:] = container.reorder(self.space_.leave(entered.values, part, exact).numpy())
             todo = (~(entered.observed & exact)).any(1).nonzero().flatten()  # rows that need the model
             for where, values in blocks(self.posterior_, entered[todo], rows[start : start + height][todo]):
-                drawn = values if values.ndim == 3 else values[None]
+                drawn = (values if values.ndim == 3 else values[None]).cpu()
                 for first in range(0, len(drawn), 16):  # a few draws at a time: in double precision they take much more
                     said = self.space_.leave(drawn[first : first + 16], part[todo[where]], exact).numpy()
                     target[first : first + 16, todo[where].numpy()] = container.reorder(said)

@@ -66,6 +66,7 @@ class Architecture:
 # Supplement C: 400, 400 units and 20 latents, prior 50, 50 and 5; 500,000 steps of 20 at a rate printed as 2^-4.
 PAPER = Architecture()
 DEFAULT_TRAINING = TrainingConfig()
+POSTERIOR_WEIGHTS, POSTERIOR_SHARE = 20, 0.15  # of the stage that gives the TAE a posterior of its own
 PAPER_TRAINING = TrainingConfig(steps=500_000, batch_size=20, learning_rate=2e-4, decay=0.0)
 
 
@@ -221,7 +222,11 @@ def _paper_tae(
 
 
 def _tae(
-    task: Task, weights: int = 8, posterior: str = "forward", posterior_weights: int = 20, posterior_share: float = 0.15
+    task: Task,
+    weights: int = 8,
+    posterior: str = "forward",
+    posterior_weights: int = POSTERIOR_WEIGHTS,
+    posterior_share: float = POSTERIOR_SHARE,
 ) -> Recipe:
     """Noise, then the prior by the importance-weighted bound; then a posterior of its own, by one of POSTERIOR_STAGES."""
     if posterior not in POSTERIOR_STAGES:
@@ -230,9 +235,12 @@ def _tae(
     return (yield from POSTERIOR_STAGES[posterior](task, model, posterior_weights, posterior_share))
 
 
-def _forward_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> Recipe:
+def forward_stage(
+    task: Task, model: PosteriorLVM, weights: int = POSTERIOR_WEIGHTS, share: float = POSTERIOR_SHARE
+) -> Recipe:
     """The encoder follows the model's own posterior by the forward KL; the model stays."""
-    model.decoder.requires_grad_(False)
+    model.requires_grad_(False)
+    model.encoder.requires_grad_(True)
     yield Stage(model, ForwardKL(weights), share)
     return model
 
@@ -257,7 +265,7 @@ def _bound_stage(task: Task, model: PosteriorLVM, weights: int, share: float) ->
     return posterior
 
 
-POSTERIOR_STAGES = {"forward": _forward_stage, "bound": _bound_stage}
+POSTERIOR_STAGES = {"forward": forward_stage, "bound": _bound_stage}
 
 
 @dataclass(frozen=True)
@@ -293,9 +301,13 @@ def fit_method(name: str, task: Task, settings: dict[str, Any]) -> PosteriorLVM:
 
 def fit_many(name: str, tasks: Sequence[Task], settings: Sequence[dict[str, Any]]) -> list[PosteriorLVM]:
     """Fit tasks of one shape and of a fixed number of steps side by side, each as `fit_method` would alone."""
+    return side_by_side([_start(name, task, each) for task, each in zip(tasks, settings, strict=True)], tasks)
+
+
+def side_by_side(recipes: Sequence[Recipe], tasks: Sequence[Task]) -> list[PosteriorLVM]:
+    """Run recipes of the same stages in lockstep, one for each task."""
     if not all(task.fixed_steps for task in tasks):
         raise InvalidData("Side by side, all models take the same steps: expected tasks with fixed_steps=True.")
-    recipes = [_start(name, task, each) for task, each in zip(tasks, settings, strict=True)]
     posteriors: list[PosteriorLVM] = []
     while not posteriors:
         steps = [_advance(recipe) for recipe in recipes]

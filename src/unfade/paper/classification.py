@@ -1,7 +1,8 @@
 """fig5-histograms and fig6-classification: what draws do for a classifier of few labels (section 4.2, supplement C)."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,8 +12,8 @@ from unfade.drawing import draw_blocks
 from unfade.models import PosteriorLVM
 from unfade.observations import Observations
 from unfade.paper.study import WAYS, Results, Say, Setting, Study, corrupt, over_repeats
-from unfade.training import scoped_seed
 
+Classifier = tuple[Tensor, Tensor]  # weights (entries, classes) and bias (1, classes)
 RECOVERED = ("MVAE", "TAE as printed", "unfade, plain")
 INPUTS = ("raw", "raw and mask", *RECOVERED)
 SHARES = (0.5, 0.7, 0.8, 0.9)
@@ -22,15 +23,17 @@ POOL = 50  # draws a labelled row that the classifier is trained on, one picked 
 
 def fig6_classification(study: Study, results: Results, repeats: int, say: Say) -> str:
     """Accuracy, calibration error and Brier score of the votes, over the missing ratio; both data sets."""
-    for data in ("mnist", "fashion-mnist"):
-        for missing in SHARES:
-            _measure(study, results, data, missing, repeats, say)
+    settings = [Setting(data, share, r) for data in ("mnist", "fashion-mnist") for share in SHARES for r in range(repeats)]
+    for name in INPUTS:
+        todo = [setting for setting in settings if _key(setting, name) not in results]
+        for group in study.groups(todo):
+            _measure(study, results, name, group, say)
     text = ["# Classification after recovery: 1,000 labels, votes of many draws", ""]
     for data in ("mnist", "fashion-mnist"):
         text += [f"## {data}", "", "| missing | " + " | ".join(INPUTS) + " |", "|---" * (len(INPUTS) + 1) + "|"]
-        for missing in SHARES:
-            cells = [_cell(results, data, missing, name, repeats) for name in INPUTS]
-            text.append(f"| {missing:.0%} | " + " | ".join(cells) + " |")
+        for share in SHARES:
+            cells = [_cell(results, data, share, name, repeats) for name in INPUTS]
+            text.append(f"| {share:.0%} | " + " | ".join(cells) + " |")
         text.append("")
     _draw_curves(results, repeats)
     return "\n".join([*text, "Accuracy ± spread over repeats; calibration error; Brier score."])
@@ -38,39 +41,46 @@ def fig6_classification(study: Study, results: Results, repeats: int, say: Say) 
 
 def fig5_histograms(study: Study, results: Results, repeats: int, say: Say) -> str:
     """Histograms of the classes that draws of a few test rows are given."""
-    votes = _measure(study, results, "mnist", 0.8, 1, say, keep_votes=True)
-    _draw_histograms(results.folder / "histograms.png", votes)
+    setting = Setting("mnist", 0.8)
+    votes = {name: _measure(study, results, name, [setting], say)[0][:6] for name in RECOVERED}
+    obs, labels = _rows(study, setting)
+    some = slice(_labelled(obs), _labelled(obs) + 6)
+    seen = torch.where(obs.observed, obs.values, torch.nan)[some].cpu()
+    _draw_histograms(results.folder / "histograms.png", seen.numpy(), labels[some].tolist(), votes)
     return "# Histograms of the classes of draws, MNIST, 80 % missing\n\n![](histograms.png)"
 
 
-def _measure(
-    study: Study, results: Results, data: str, missing: float, repeats: int, say: Say, keep_votes: bool = False
-) -> dict[str, Any]:
-    """Fit and classify what is not among the results; answers the votes of the first repeat where they are kept."""
-    shown: dict[str, Any] = {}
-    dataset = study.dataset(data)
+def _measure(study: Study, results: Results, name: str, settings: Sequence[Setting], say: Say) -> list[Tensor]:
+    """Fit, classify and judge, side by side; answers the votes, (samples, classes) a setting."""
+    say(f"{name}: {len(settings)} side by side, first {settings[0]}")
+    data, labels = zip(*[_rows(study, setting) for setting in settings], strict=True)
+    posteriors: Sequence[PosteriorLVM | None] = [None] * len(settings)
+    if name in WAYS:
+        schedule = replace(study.schedule, training=study.schedule.classified or study.schedule.training)
+        posteriors = replace(study, schedule=schedule).fit_way(WAYS[name], data, [setting.mask for setting in settings])
+    few = _labelled(data[0])
+    inputs = torch.stack([_inputs(name, p, obs[:few], POOL) for p, obs in zip(posteriors, data, strict=True)])
+    classifiers = _train(inputs, torch.stack([said[:few] for said in labels]), study.schedule.classifier_steps)
+    votes = [
+        _votes(study, each, name, posterior, obs[few:])
+        for each, posterior, obs in zip(classifiers, posteriors, data, strict=True)
+    ]
+    judged = [_judge(vote, said[few:].cpu()) for vote, said in zip(votes, labels, strict=True)]
+    results.put({_key(setting, name): each for setting, each in zip(settings, judged, strict=True)})
+    return votes
+
+
+def _rows(study: Study, setting: Setting) -> tuple[Observations, Tensor]:
+    """Corrupted rows, chosen by the repeat, and their classes; the first tenth counts as labelled."""
+    dataset = study.dataset(setting.data)
     rows = min(CORRUPTED, study.schedule.train_rows or CORRUPTED)
-    labelled = min(LABELLED, rows // 2)
-    for name in INPUTS:
-        todo = [r for r in range(repeats) if _key(data, missing, name, r) not in results or keep_votes]
-        if not todo:
-            continue
-        say(f"{data}, {missing:.0%} missing, {name}: {len(todo)} repeats side by side")
-        chosen = [torch.randperm(len(dataset.train), generator=torch.Generator().manual_seed(r))[:rows] for r in todo]
-        data_of = [
-            corrupt(dataset.train[c], Setting(data, missing, r), dataset, "train").to(study.device)
-            for c, r in zip(chosen, todo, strict=True)
-        ]
-        posteriors = study.fit(WAYS[name].method, data_of, todo) if name in WAYS else [None] * len(todo)
-        for repeat, obs, picked, posterior in zip(todo, data_of, chosen, posteriors, strict=True):
-            labels = dataset.train_labels[picked].to(study.device)
-            classifier = _train(study, _inputs(name, posterior, obs[:labelled], POOL), labels[:labelled], repeat)
-            votes = _votes(study, classifier, name, posterior, obs[labelled:])
-            results.put({_key(data, missing, name, repeat): _judge(votes, labels[labelled:].cpu())})
-            if keep_votes:
-                seen = torch.where(obs.observed, obs.values, torch.nan)[labelled : labelled + 6].cpu()
-                shown[name] = (seen.numpy(), votes[:6].numpy(), labels[labelled : labelled + 6].cpu())
-    return shown
+    chosen = torch.randperm(len(dataset.train), generator=torch.Generator().manual_seed(setting.mask))[:rows]
+    obs = corrupt(dataset.train[chosen], setting, dataset, "train")
+    return obs.to(study.device), dataset.train_labels[chosen].to(study.device)
+
+
+def _labelled(obs: Observations) -> int:
+    return min(LABELLED, len(obs) // 2)
 
 
 def _inputs(
@@ -81,32 +91,40 @@ def _inputs(
         parts = [obs.values, obs.observed.to(obs.values.dtype)] if name == "raw and mask" else [obs.values]
         return torch.cat(parts, 1)[None]
     blocks = draw_blocks(posterior, obs, first + torch.arange(len(obs)), draws, seed, refine=0)
-    return torch.cat([values.to(obs.values.device) for _, values in blocks], 1)
+    return torch.cat([values for _, values in blocks], 1)
 
 
-def _train(study: Study, inputs: Tensor, labels: Tensor, seed: int) -> nn.Module:
-    """One fully connected layer with a leaky ReLU; another draw of each row at each step."""
-    generator = torch.Generator(inputs.device).manual_seed(seed)
-    with scoped_seed(seed):
-        classifier = nn.Sequential(nn.Linear(inputs.shape[-1], CLASSES), nn.LeakyReLU()).to(inputs.device)
-    optimiser = torch.optim.Adam(classifier.parameters(), lr=1e-3)
-    draws, samples = inputs.shape[:2]
-    for _ in range(study.schedule.classifier_steps):
-        row = torch.randint(samples, (100,), generator=generator, device=inputs.device)
-        draw = torch.randint(draws, (100,), generator=generator, device=inputs.device)
-        loss = nn.functional.cross_entropy(classifier(inputs[draw, row]), labels[row])
+def _train(inputs: Tensor, labels: Tensor, steps: int) -> list[Classifier]:
+    """One fully connected layer with a leaky ReLU for each set of rows, another draw of each row at each step.
+
+    inputs: (classifiers, draws, samples, entries), labels: (classifiers, samples).
+    """
+    count, draws, samples, entries = inputs.shape
+    generator = torch.Generator(inputs.device).manual_seed(0)
+    weight = torch.zeros(count, entries, CLASSES, device=inputs.device)
+    weight.uniform_(-(entries**-0.5), entries**-0.5, generator=generator).requires_grad_()
+    bias = torch.zeros(count, 1, CLASSES, device=inputs.device, requires_grad=True)
+    optimiser = torch.optim.Adam([weight, bias], lr=1e-3)
+    each = torch.arange(count, device=inputs.device)[:, None]
+    for _ in range(steps):
+        row = torch.randint(samples, (count, 100), generator=generator, device=inputs.device)
+        draw = torch.randint(draws, (count, 100), generator=generator, device=inputs.device)
+        said = nn.functional.leaky_relu(inputs[each, draw, row] @ weight + bias)
+        loss = nn.functional.cross_entropy(said.flatten(0, 1), labels[each, row].flatten(), reduction="sum") / 100
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    return classifier
+    return list(zip(weight.detach(), bias.detach(), strict=True))
 
 
 @torch.no_grad()
-def _votes(study: Study, classifier: nn.Module, name: str, posterior: PosteriorLVM | None, obs: Observations) -> Tensor:
+def _votes(study: Study, classifier: Classifier, name: str, posterior: PosteriorLVM | None, obs: Observations) -> Tensor:
     """Share of draws given to each class, (samples, classes)."""
+    weight, bias = classifier
     parts = []
-    for i in range(0, len(obs), 500):
-        said = classifier(_inputs(name, posterior, obs[i : i + 500], study.schedule.votes, seed=4, first=i)).argmax(-1)
+    for i in range(0, len(obs), 512):
+        inputs = _inputs(name, posterior, obs[i : i + 512], study.schedule.votes, seed=4, first=i)
+        said = (inputs @ weight + bias).argmax(-1)  # the leaky ReLU keeps the order
         parts.append(nn.functional.one_hot(said, CLASSES).float().mean(0))
     return torch.cat(parts).cpu()
 
@@ -121,12 +139,12 @@ def _judge(votes: Tensor, labels: Tensor) -> dict[str, float]:
     return {"accuracy": float(right.mean()), "calibration error": sum(gaps) / len(labels), "Brier score": float(brier)}
 
 
-def _key(data: str, missing: float, name: str, repeat: int) -> str:
-    return f"{data}, {missing:.0%} missing, {name}, repeat {repeat}"
+def _key(setting: Setting, name: str) -> str:
+    return f"{setting}, {name}"
 
 
 def _scores_of(results: Results, data: str, missing: float, name: str, repeats: int, score: str) -> tuple[float, float]:
-    return over_repeats([results[_key(data, missing, name, r)][score] for r in range(repeats)])
+    return over_repeats([results[_key(Setting(data, missing, r), name)][score] for r in range(repeats)])
 
 
 def _cell(results: Results, data: str, missing: float, name: str, repeats: int) -> str:
@@ -151,27 +169,23 @@ def _draw_curves(results: Results, repeats: int) -> None:
     figure.savefig(results.folder / "classification.png", dpi=130)
 
 
-def _draw_histograms(path: Path, votes: dict[str, Any]) -> None:
+def _draw_histograms(path: Path, seen: np.ndarray, labels: list[int], votes: dict[str, Tensor]) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 7), layout="constrained")
-    names = [name for name in RECOVERED if name in votes]
-    axes = figure.subplots(6, 1 + len(names))
+    axes = figure.subplots(len(seen), 1 + len(votes))
+    side = int(seen.shape[1] ** 0.5)
     for i, line in enumerate(axes):
-        seen, _, labels = votes[names[0]]
-        side = int(seen.shape[1] ** 0.5)
         line[0].imshow(seen[i].reshape(side, side), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         line[0].set_facecolor((0.23, 0.42, 0.66))
         line[0].set_xticks([])
         line[0].set_yticks([])
-        for axis, name in zip(line[1:], names, strict=True):
+        for axis, (name, shares) in zip(line[1:], votes.items(), strict=True):
             axis.bar(
-                range(CLASSES),
-                votes[name][1][i],
-                color=["tab:green" if c == int(labels[i]) else "0.6" for c in range(CLASSES)],
+                range(CLASSES), shares[i].numpy(), color=["tab:green" if c == labels[i] else "0.6" for c in range(CLASSES)]
             )
             axis.set(ylim=(0, 1), yticks=[0, 1])
-            axis.set_xticks(range(CLASSES) if i == 5 else [])
+            axis.set_xticks(range(CLASSES) if i == len(seen) - 1 else [])
             if i == 0:
                 axis.set_title(name, fontsize=9)
     axes[0][0].set_title("corrupted", fontsize=9)

@@ -20,7 +20,11 @@ from unfade.storage import whole_or_nothing
 
 @dataclass(frozen=True)
 class Dataset:
-    """Clean rows in [0, 1] with labels. train, test: (samples, entries); image: height and width, where rows are images."""
+    """Clean rows in [0, 1] with labels.
+
+    train, test: (samples, entries); image: height and width, where rows are images; distinct: columns that repeat none
+    before them, (entries,), where that is known.
+    """
 
     name: str
     train: Tensor
@@ -28,6 +32,7 @@ class Dataset:
     train_labels: Tensor
     test_labels: Tensor
     image: tuple[int, int] | None = None
+    distinct: Tensor | None = None
 
 
 # SHA-256 of the unpacked bytes: packers write different headers.
@@ -103,7 +108,9 @@ def _har(folder: Path) -> Dataset:
     _check(np.ascontiguousarray(quantised).tobytes(), HAR_DIGEST, kept)
     clean = torch.from_numpy((quantised.T / 32767 + 1).astype(np.float32) / 2)
     said = torch.from_numpy(labels.astype(np.int64)) - 1
-    return Dataset("uci-har", clean[:rows], clean[rows:], said[:rows], said[rows:])
+    first = np.unique(quantised, axis=0, return_index=True)[1]
+    distinct = torch.zeros(len(quantised), dtype=torch.bool).index_fill_(0, torch.from_numpy(first), True)
+    return Dataset("uci-har", clean[:rows], clean[rows:], said[:rows], said[rows:], distinct=distinct)
 
 
 def _pack_har(folder: Path, kept: Path) -> None:

@@ -83,7 +83,7 @@ def _examples(study: Study, results: Results, shares: list[float], picture: str,
         clean, test = study.rows(setting, "test")
         for name in SHOWN:
             say(f"{name} at {missing:.0%} missing")
-            [posterior] = study.fit(WAYS[name].method, [train], [0])
+            [posterior] = study.fit_way(WAYS[name], [train], [0])
             refined = WAYS[name].refined
             scores = study.scores(posterior, clean, test, refined)
             results.put({f"{missing:.0%} missing; {name}": scores})
@@ -97,7 +97,7 @@ def _examples(study: Study, results: Results, shares: list[float], picture: str,
 
 def _draws(posterior: PosteriorLVM, obs: Observations, refine: int) -> Tensor:
     blocks = draw_blocks(posterior, obs, torch.arange(len(obs)), 50, seed=2, refine=refine)
-    return torch.cat([values for _, values in blocks], 1)
+    return torch.cat([values for _, values in blocks], 1).cpu()
 
 
 def _with_holes(obs: Observations) -> Tensor:

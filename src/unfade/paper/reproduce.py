@@ -1,7 +1,6 @@
 """The experiments by name, and how one is run into a folder."""
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,21 +47,21 @@ def reproduce(
     data_dir: Path | None = None,
     device: str = "auto",
     noise_known: bool = True,
+    together: int = 30,
     say: Say = print,
 ) -> str:
     """Run an experiment into `folder`: settings.json, results.json, pictures, report.md. Answers the report.
 
-    A folder with results of the same settings is gone on with.
+    A folder with results of the same settings is gone on with. together: models trained side by side.
     """
     settings = describe(name, schedule, repeats, noise_known)
     where = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else torch.device(device)
-    study = Study(SCHEDULES[schedule], data_dir, where, noise_known=noise_known)
+    study = Study(SCHEDULES[schedule], data_dir, where, noise_known=noise_known, together=together)
     results = Results(folder, settings)
-    started = time.monotonic()
     text = EXPERIMENTS[name].run(study, results, settings["repeats"], say)
     machine = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     told = f"Schedule {schedule}, {settings['repeats']} repeats, noise {'known' if noise_known else 'learned'}, {machine}"
-    report = f"{text}\n\n{told}; this run {time.monotonic() - started:.0f} s.\n"
+    report = f"{text}\n\n{told}; {results['seconds']:.0f} s in all.\n"
     with whole_or_nothing(folder / "report.md") as part:
         Path(part).write_text(report)
     return report

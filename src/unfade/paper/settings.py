@@ -14,7 +14,7 @@ class Schedule:
 
     training: of every method; inference: of the network that the ELBO of the truth needs; train_rows,
     test_rows: the first so many rows (None: all); scored: rows that draws are scored on; refine: candidates where draws are
-    resampled; classifier_steps: of the classifiers.
+    resampled; classified: training where draws are classified (None: as elsewhere); classifier_steps: of the classifiers.
     """
 
     training: TrainingConfig
@@ -24,6 +24,7 @@ class Schedule:
     scored: int = 1000
     draws: int = 50
     refine: int = 200
+    classified: TrainingConfig | None = None
     classifier_steps: int = 5000
     votes: int = 400
 
@@ -38,6 +39,7 @@ SCHEDULES = {
     "equal": Schedule(
         TrainingConfig(steps=50_000, batch_size=200, learning_rate=5e-4),
         TrainingConfig(steps=10_000, batch_size=200, learning_rate=5e-4),
+        classified=TrainingConfig(steps=20_000, batch_size=100, learning_rate=5e-4),
     ),
     # Enough to see that everything works; the figures mean little.
     "quick": Schedule(

@@ -1,6 +1,8 @@
 """What the experiments share: corrupted data, models trained side by side, scores, and results that survive a kill."""
 
+import copy
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from unfade.corruption import GaussianNoise, mask_at_random, mask_window
 from unfade.drawing import draw_blocks
 from unfade.errors import InvalidFile
 from unfade.evaluation import reconstruction_elbos
-from unfade.methods import PAPER, Architecture, Task, fit_many
+from unfade.methods import PAPER, Architecture, Task, fit_many, forward_stage, side_by_side
 from unfade.models import PosteriorLVM
 from unfade.observations import Observations
 from unfade.paper.datasets import Dataset, load
@@ -41,11 +43,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Way:
-    """A way to draw, by the method that trains for it: with closed-form conditioning or not, resampled or not."""
+    """A way to draw: the method that trains for it, with closed-form conditioning or not, resampled or not.
+
+    own_posterior: with the last stage of `method="tae"`, which takes a trained MIWAE and gives it a better q(z|y).
+    """
 
     method: str
     conditioned: bool
     refined: bool = False
+    own_posterior: bool = False
 
 
 WAYS = {
@@ -54,10 +60,9 @@ WAYS = {
     "MIWAE, conditioned": Way("miwae", conditioned=True),
     "MIWAE, conditioned, resampled": Way("miwae", conditioned=True, refined=True),
     "TAE as printed": Way("tae-paper", conditioned=False),
-    "unfade, plain": Way("tae", conditioned=True),
-    "unfade": Way("tae", conditioned=True, refined=True),
+    "unfade, plain": Way("miwae", conditioned=True, own_posterior=True),
+    "unfade": Way("miwae", conditioned=True, refined=True, own_posterior=True),
 }
-METHOD_SETTINGS: dict[str, dict[str, Any]] = {"miwae": {"weights": 20}, "tae": {"weights": 20}}
 
 
 @dataclass(frozen=True)
@@ -92,11 +97,27 @@ class Study:
         settings: Sequence[dict[str, Any]] | None = None,
     ) -> list[PosteriorLVM]:
         """Posteriors of one method, one for each set of observations, side by side."""
-        tasks = [
+        tasks = self._tasks(data, seeds)
+        return fit_many(method, tasks, settings or [{}] * len(tasks))
+
+    def fit_way(self, way: Way, data: Sequence[Observations], seeds: Sequence[int]) -> list[PosteriorLVM]:
+        """Posteriors as a way to draw needs them."""
+        posteriors = self.fit(way.method, data, seeds)
+        return self.own_posteriors(posteriors, data, seeds) if way.own_posterior else posteriors
+
+    def own_posteriors(
+        self, models: Sequence[PosteriorLVM], data: Sequence[Observations], seeds: Sequence[int]
+    ) -> list[PosteriorLVM]:
+        """What `method="tae"` makes of trained MIWAEs of as many weights: its first stage is their training."""
+        tasks = self._tasks(data, [seed + 1 for seed in seeds])
+        recipes = [forward_stage(task, copy.deepcopy(model)) for task, model in zip(tasks, models, strict=True)]
+        return side_by_side(recipes, tasks)
+
+    def _tasks(self, data: Sequence[Observations], seeds: Sequence[int]) -> list[Task]:
+        return [
             Task(obs, self._noise(), self.architecture, self.schedule.training, seed, fixed_steps=True)
             for obs, seed in zip(data, seeds, strict=True)
         ]
-        return fit_many(method, tasks, settings or [METHOD_SETTINGS.get(method, {})] * len(tasks))
 
     def _noise(self) -> GaussianNoise:
         noise = GaussianNoise(NOISE) if self.noise_known else GaussianNoise(torch.full((1,), 0.3), learn=True)
@@ -110,29 +131,32 @@ class Study:
         for same in by_shape.values():
             yield from (same[i : i + self.together] for i in range(0, len(same), self.together))
 
-    def scores(self, posterior: PosteriorLVM, clean: Tensor, obs: Observations, refined: bool) -> dict[str, float]:
+    def scores(
+        self, posterior: PosteriorLVM, clean: Tensor, obs: Observations, refined: bool, columns: Tensor | None = None
+    ) -> dict[str, float]:
         """Energy score, CRPS, coverage and PSNR on the missing entries of the first `scored` rows.
 
-        Coverage leaves out entries that hardly vary in what was observed: constant black pixels would decide it.
+        columns: those that count; None: all. Coverage leaves out entries that hardly vary in what was observed:
+        constant black pixels would decide it.
         """
         some, truth = obs[: self.schedule.scored], clean[: self.schedule.scored]
         vary = _observed_variance(obs) > NOISE**2 + 0.01
+        counted = ~some.observed if columns is None else ~some.observed & columns.to(truth.device)
         totals = {"energy": 0.0, "crps": 0.0, "squares": 0.0, "covered": 0.0}
         refine = self.schedule.refine if refined else 0
         blocks = draw_blocks(posterior, some, torch.arange(len(some)), self.schedule.draws, seed=1, refine=refine)
         for where, drawn in blocks:
-            drawn, target, missing = drawn.to(truth.device), truth[where], ~some.observed[where]
+            target, missing = truth[where], counted[where]
             totals["energy"] += float(energy_score(drawn, target, missing).sum())
             totals["crps"] += float(crps(drawn, target)[missing].sum())
             totals["squares"] += float((drawn.mean(0) - target).square()[missing].sum())
             totals["covered"] += float(covered(drawn, target, 0.9)[missing & vary].sum())
-        missing = ~some.observed
-        cells = float(missing.sum())
+        cells = float(counted.sum())
         return {
             "energy score": totals["energy"] / len(some),
             "CRPS": totals["crps"] / cells,
             "PSNR": float(-10 * torch.tensor(totals["squares"] / cells).log10()),
-            "coverage": totals["covered"] / max(1.0, float((missing & vary).sum())),
+            "coverage": totals["covered"] / max(1.0, float((counted & vary).sum())),
             "coverage due": coverage_due(0.9, self.schedule.draws),
         }
 
@@ -164,7 +188,7 @@ def _observed_variance(obs: Observations) -> Tensor:
 
 
 class Results:
-    """Results of an experiment by name, written as they come; what is there need not be run again."""
+    """Results of an experiment by name, written as they come with the seconds that it took; none is run again."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]):
         folder.mkdir(parents=True, exist_ok=True)
@@ -175,6 +199,7 @@ class Results:
             raise InvalidFile(f"{folder} holds results of other settings. Choose another folder, or delete it.")
         _write_json(kept, settings)
         self.found: dict[str, Any] = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self._started = time.monotonic() - self.found.get("seconds", 0.0)
 
     def __contains__(self, key: str) -> bool:
         return key in self.found
@@ -184,7 +209,7 @@ class Results:
 
     def put(self, found: dict[str, Any]) -> None:
         """Add results and write the file."""
-        self.found |= found
+        self.found |= found | {"seconds": time.monotonic() - self._started}
         _write_json(self.path, self.found)
 
 
@@ -202,21 +227,34 @@ def fill(
         todo = [s for s in settings if any(key(s, name, label) not in results for name in ways)]
         for group in study.groups(todo):
             say(f"{label}: {method}, {len(group)} models side by side, first {group[0]}")
-            train = [study.rows(setting, "train")[1] for setting in group]
-            posteriors = study.fit(method, train, [setting.mask for setting in group])
-            del train
-            test = [study.rows(setting, "test") for setting in group]
-            elbos: dict[bool, list[dict[str, float]]] = {}
-            for name, way in ways.items():
-                for posterior in posteriors:
-                    posterior.conditioned = way.conditioned
-                if way.conditioned not in elbos:
-                    elbos[way.conditioned] = study.elbos(posteriors, *map(list, zip(*test, strict=True)))
-                found = [
-                    {**elbo, **study.scores(posterior, *rows, way.refined), "noise": float(posterior.corruption.std.mean())}
-                    for elbo, posterior, rows in zip(elbos[way.conditioned], posteriors, test, strict=True)
-                ]
-                results.put({key(s, name, label): each for s, each in zip(group, found, strict=True)})
+            train, seeds = [study.rows(setting, "train")[1] for setting in group], [setting.mask for setting in group]
+            posteriors = study.fit(method, train, seeds)
+            _score(study, results, group, label, {n: w for n, w in ways.items() if not w.own_posterior}, posteriors)
+            if last := {n: w for n, w in ways.items() if w.own_posterior}:
+                _score(study, results, group, label, last, study.own_posteriors(posteriors, train, seeds))
+
+
+def _score(
+    study: Study,
+    results: Results,
+    group: Sequence[Setting],
+    label: str,
+    ways: dict[str, Way],
+    posteriors: Sequence[PosteriorLVM],
+) -> None:
+    """Scores of posteriors, one for each setting of a group, drawn from in each way."""
+    test = [study.rows(setting, "test") for setting in group]
+    elbos: dict[bool, list[dict[str, float]]] = {}
+    for name, way in ways.items():
+        for posterior in posteriors:
+            posterior.conditioned = way.conditioned
+        if way.conditioned not in elbos:
+            elbos[way.conditioned] = study.elbos(posteriors, *map(list, zip(*test, strict=True)))
+        found = {}
+        for setting, elbo, posterior, rows in zip(group, elbos[way.conditioned], posteriors, test, strict=True):
+            scores = study.scores(posterior, *rows, way.refined, study.dataset(setting.data).distinct)
+            found[key(setting, name, label)] = elbo | scores | {"noise": float(posterior.corruption.std.mean())}
+        results.put(found)
 
 
 def key(setting: Setting, way: str, label: str) -> str:
