@@ -14,8 +14,8 @@ from unfade.observations import Observations
 from unfade.randomness import KeyedNormals, Normals
 
 _DRAWS = 16  # draws that go through the networks together
-_ENTRIES = 2**21  # entries of x that are in memory together, roughly
-_LATENTS = 2**15  # and as many z
+_ENTRIES = {"cpu": 2**21, "cuda": 2**25}  # entries of x that are in memory together, roughly
+_LATENTS = {"cpu": 2**15, "cuda": 2**19}  # and as many z
 
 
 def draw_blocks(
@@ -65,7 +65,7 @@ def _blocks(
 ) -> Iterator[tuple[slice, Tensor]]:
     model = (posterior.model or posterior) if refine else posterior
     device = next(posterior.parameters()).device
-    size = _block_size(obs.event_shape.numel(), max(refine, together))
+    size = _block_size(obs.event_shape.numel(), max(refine, together), device.type)
     for start in range(0, len(obs), size):
         stop = min(start + size, len(obs))
         padded = torch.arange(start, start + size).clamp(max=len(obs) - 1)
@@ -76,9 +76,10 @@ def _blocks(
         yield slice(start, stop), values
 
 
-def _block_size(entries: int, together: int) -> int:
-    """Rows a block, a power of two up to 512: it hangs on the model and on how many z a row has at once."""
-    fit = min(_ENTRIES // entries, _LATENTS) // together
+def _block_size(entries: int, together: int, device: str) -> int:
+    """Rows a block, a power of two up to 512: it hangs on the model, the device and how many z a row has at once."""
+    kind = device if device in _ENTRIES else "cpu"
+    fit = min(_ENTRIES[kind] // entries, _LATENTS[kind]) // together
     return min(512, 1 << max(fit, 1).bit_length() - 1)
 
 
