@@ -89,12 +89,11 @@ def bad(tmp_path, csv, what):
     out = ["-o", tmp_path / "out.csv"]
     return {
         "missing file": ([tmp_path / "nowhere.csv", *out], "found none"),
-        "text": ([tmp_path / "text.csv", *out], "column 'city'"),
         "inf": ([tmp_path / "inf.csv", *out], "column 'y'"),
         "nothing observed": ([tmp_path / "void.csv", *out], "Nothing is observed"),
         "ragged": ([tmp_path / "ragged.csv", *out], "ragged.csv"),
         "foreign model": ([csv, *out, "--model", tmp_path / "foreign.unfade"], "not a model"),
-        "other columns": ([tmp_path / "wide.csv", *out, "--model", tmp_path / "m.unfade"], "feature names"),
+        "other columns": ([tmp_path / "wide.csv", *out, "--model", tmp_path / "m.unfade"], "are not there"),
         "negative noise": ([csv, *out, "--noise", "-1"], "at least 0"),
         "wrong noise": ([csv, *out, "--noise", "loud"], "--noise takes"),
         "no draws": ([csv, *out, "--draws", "0"], "at least 1"),
@@ -110,7 +109,7 @@ def bad(tmp_path, csv, what):
 
 @pytest.mark.parametrize(
     "what",
-    ["missing file", "text", "inf", "nothing observed", "ragged", "foreign model", "other columns", "negative noise",
+    ["missing file", "inf", "nothing observed", "ragged", "foreign model", "other columns", "negative noise",
      "wrong noise", "no draws", "one number", "images to csv", "same file", "taken name", "no folder", "wrong ending",
      "wrong method"],
 )  # fmt: skip

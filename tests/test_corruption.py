@@ -4,15 +4,16 @@ from torch.distributions import Independent, Normal
 
 from unfade.corruption import (
     GaussianNoise,
-    gaussian_noise,
     mask_at_random,
     mask_by_own_value,
     mask_given_others,
     mask_window,
 )
 from unfade.errors import InvalidData
-from unfade.observations import ModelSpace, Observations, as_observations
+from unfade.observations import Observations, as_observations
 from unfade.randomness import generator_normals
+from unfade.recording import recording
+from unfade.spaces import ModelSpace
 from unfade.training import scoped_seed
 
 
@@ -124,10 +125,10 @@ def test_mechanisms_are_what_they_say():
 def test_bad_noise_is_refused(noise, message):
     space = ModelSpace.fit(as_observations([[1.0, 2.0], [3.0, 5.0]]), "variance")
     with pytest.raises(InvalidData, match=message):
-        gaussian_noise(noise, space)
+        recording(noise, space)
 
 
 def test_noise_in_units_is_scaled_with_the_data():
     space = ModelSpace.fit(as_observations([[0.0, 0.0], [2.0, 200.0]]), "variance")
-    assert torch.allclose(gaussian_noise(0.5, space).std, torch.tensor([0.5, 0.005]))
-    assert torch.allclose(gaussian_noise([0.5, 50.0], space).std, torch.tensor([0.5, 0.5]))
+    assert torch.allclose(recording(0.5, space).std, torch.tensor([0.5, 0.005]))
+    assert torch.allclose(recording([0.5, 50.0], space).std, torch.tensor([0.5, 0.5]))

@@ -108,8 +108,8 @@ def test_bad_questions_are_refused(table, fitted):
 
 
 def test_bad_frames_are_refused():
-    with pytest.raises(InvalidData, match="column 'city', got"):
-        quick().fit(pd.DataFrame({"x": [1.0, 2.0], "city": ["Rome", "Oslo"]}))
+    with pytest.raises(InvalidData, match="column 'pair', got"):
+        quick().fit(pd.DataFrame({"x": [1.0, 2.0], "pair": [(1, 2), (3, 4)]}))
     with pytest.raises(InvalidData, match="'x' more than once"):
         quick().fit(pd.DataFrame([[1.0, 2.0]], columns=["x", "x"]))
     with pytest.raises(InvalidData, match="column 'x', row 1"):
@@ -157,7 +157,7 @@ def test_one_column_one_row_and_another_order(table):
     moved = frame[list("dbca")]
     pd.testing.assert_frame_equal(rec.transform(moved), rec.transform(frame)[list("dbca")])
     pd.testing.assert_frame_equal(rec.sample(moved, 2)[1], rec.sample(frame, 2)[1][list("dbca")])
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(ValueError, match="are not there"):
         rec.transform(frame.rename(columns={"a": "z"}))
 
 
@@ -194,7 +194,7 @@ def test_dtypes_come_back_where_the_values_fit(table):
     frame["single"] = frame["a"].fillna(0).astype("float32")
     frame["Int"] = pd.array([1, None, 3, 4] * (len(table) // 4), dtype="Int64")
     out = quick().fit_transform(frame)
-    assert [str(out[name].dtype) for name in ("n", "flag", "single", "Int")] == ["int64", "bool", "float32", "float64"]
+    assert [str(out[name].dtype) for name in ("n", "flag", "single", "Int")] == ["int64", "bool", "float32", "Int64"]
     unnamed = quick().fit_transform(pd.DataFrame(table))
     assert list(unnamed.columns) == [0, 1, 2, 3]
 
@@ -205,12 +205,6 @@ def test_masked_arrays_and_objects_come_in(table):
     assert np.array_equal(quick().fit_transform(masked), quick().fit_transform(table))
     frame = pd.DataFrame({"x": pd.Series([1, None, pd.NA, 4.5] * 5, dtype=object), "y": np.arange(20.0)})
     assert not quick().fit_transform(frame).isna().any().any()
-
-
-@pytest.mark.parametrize("column", [["1", "2", "3"], pd.Categorical([1, 2, 3]), ["1", "<5", "3"]])
-def test_text_that_looks_like_numbers_is_refused(column):
-    with pytest.raises(InvalidData, match="Expected numbers in column 'a'"):
-        quick().fit(pd.DataFrame({"a": column, "b": [1.0, 2.0, 3.0]}))
 
 
 def test_a_failed_refit_leaves_the_old_fit(table):
@@ -224,7 +218,7 @@ def test_a_failed_refit_leaves_the_old_fit(table):
 def test_an_error_while_drawing_leaves_no_trace(table, monkeypatch):
     rec = quick().fit(table)
     with monkeypatch.context() as patched:
-        patched.setattr("unfade.observations.ModelSpace.leave", lambda *_: 1 / 0)
+        patched.setattr("unfade.spaces.ModelSpace.leave", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             rec.sample(table, 2)
     assert not torch.is_inference_mode_enabled()

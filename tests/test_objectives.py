@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from linear_gaussian import make
-from torch.distributions import Independent, Normal
+from torch.distributions import Independent
 
-from unfade.conditionals import Conditional
+from unfade.conditionals import Cells, Conditional
 from unfade.corruption import GaussianNoise
 from unfade.methods import Architecture, Task, fit_method
 from unfade.models import PosteriorLVM
@@ -149,7 +149,7 @@ class Rescaled(Conditional):
         if self.latent_is_input:
             return self.conditional(condition[0] / self.factor, *condition[1:])
         base = self.conditional(*condition).base_dist
-        return Independent(Normal(base.loc * self.factor, base.scale * self.factor), 1)
+        return Independent(Cells(base.loc * self.factor, base.scale * self.factor), 1)
 
 
 def test_the_papers_value_is_no_bound():

@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from unfade.errors import InvalidData
-from unfade.observations import SCALINGS, ModelSpace, Observations, Scaling, as_observations
+from unfade.observations import SCALINGS, Observations, Scaling, as_observations
+from unfade.spaces import ModelSpace
 
 
 def test_nan_becomes_mask():

@@ -187,11 +187,10 @@ def recover(
         completed = rec.sample(table, draws, seed=seed) if draws_to else None
         write_table(clean, output)
         if completed is not None and draws_to is not None:
-            write_table(_long(completed.values, _names(table)), draws_to)
+            write_table(_long(completed, _names(table)), draws_to)
         if save is not None:
             rec.save(save)
-        missing = int(np.isnan(_array(table)).sum())
-        left = int(np.isnan(_array(clean)).sum())
+        missing, left = _missing(table), _missing(clean)
         seconds = time.monotonic() - started
         level = _readable(rec.noise_, _names(table))
         out.say(f"{data}: {missing} missing cells, {missing - left} filled; noise sd {level}; {seconds:.0f} s")
@@ -269,20 +268,25 @@ def _names(table: Any) -> list[str]:
     return list(table.column_names) if not isinstance(table, np.ndarray) else [str(i) for i in range(table[0].size)]
 
 
-def _array(table: Any) -> np.ndarray:
-    from unfade.tables import open_container
+def _missing(table: Any) -> int:
+    """How many cells are missing."""
+    from pyarrow import compute
 
-    return np.asarray(open_container(table)[0], dtype=float)
+    if isinstance(table, np.ndarray):
+        return int(np.isnan(np.asarray(table, dtype=float)).sum())
+    return sum(compute.sum(compute.is_null(column, nan_is_null=True)).as_py() for column in table.columns)
 
 
-def _long(values: np.ndarray, names: list[str]) -> Any:
-    """Draws (draws, rows, *event) as a long table: draw, row, then the data's columns."""
+def _long(draws: Any, names: list[str]) -> Any:
+    """Draws as a long table: draw, row, then the data's columns."""
     import pyarrow as pa
 
-    draws, rows = values.shape[:2]
-    flat = values.reshape(draws * rows, -1)
-    columns = {"draw": np.repeat(np.arange(draws), rows), "row": np.tile(np.arange(rows), draws)}
-    return pa.table([*columns.values(), *flat.T], names=[*columns, *names])
+    parts = []
+    for number, table in enumerate(draws):
+        columns = table.columns if draws.columns is not None else list(table.reshape(len(table), -1).T)
+        rows = np.arange(len(table))
+        parts.append(pa.table([np.full(len(rows), number), rows, *columns], names=["draw", "row", *names]))
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
 def _listed(noise: Any) -> Any:

@@ -18,6 +18,10 @@ class Cells(Normal):
         """Log-density of each entry."""
         return -0.5 * ((value - self.loc) / self.scale).square() - self.scale.log() - 0.5 * log(2 * pi)
 
+    def at(self, normals: Tensor) -> Tensor:
+        """A draw, as a differentiable function of standard normal numbers."""
+        return self.loc + self.scale * normals
+
 
 def bounded(raw: Tensor, width: float) -> Tensor:
     """A number in (-width/2, width/2) with slope 1 at 0, so that log-variances learn at the rate of means."""
@@ -25,8 +29,8 @@ def bounded(raw: Tensor, width: float) -> Tensor:
 
 
 def reparametrise(density: Independent, normals: Tensor) -> Tensor:
-    """A draw of a Gaussian density as a differentiable function of standard normal numbers."""
-    return density.base_dist.loc + density.base_dist.scale * normals
+    """A draw of a density as a function of standard normal numbers; differentiable where it is Gaussian."""
+    return density.base_dist.at(normals)
 
 
 class Conditional(nn.Module, ABC):

@@ -2,25 +2,24 @@
 
 from abc import ABC, abstractmethod
 from math import log, pi
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributions import Independent, Normal
 
+from unfade.conditionals import Cells
 from unfade.errors import InvalidData
-from unfade.observations import ModelSpace, Observations
+from unfade.observations import Observations
 from unfade.randomness import Normals
 
 
-class PinnedNormal(Normal):
-    """A Normal whose pinned entries are known: they have no spread, and add nothing to log_prob and entropy."""
+class PinnedNormal(Cells):
+    """Gaussian entries whose pinned ones are known: they have no spread, and add nothing to log_prob and entropy."""
 
     def __init__(self, loc: Tensor, scale: Tensor, pinned: Tensor):
         self.pinned = pinned.expand(loc.shape)
         self.spread = scale
-        super().__init__(loc, torch.where(self.pinned, 0.0, scale), validate_args=False)
+        super().__init__(loc, torch.where(self.pinned, 0.0, scale))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density of the free entries, 0 at the pinned ones."""
@@ -132,7 +131,7 @@ class GaussianNoise(Corruption):
         gain = torch.where(obs.observed, variance / (variance + noise), 0.0)
         loc = base.loc + gain * (obs.values - base.loc)
         scale = base.scale * torch.where(obs.observed, noise / (variance + noise), 1.0).sqrt()
-        cells = Normal(loc, scale, validate_args=False)
+        cells = Cells(loc, scale)
         return self.pin(obs, Independent(cells, clean.reinterpreted_batch_ndims, validate_args=False))
 
     def pin(self, obs: Observations, clean: Independent) -> Independent:
@@ -142,32 +141,6 @@ class GaussianNoise(Corruption):
         base, pinned = clean.base_dist, obs.observed & self.exact
         cells = PinnedNormal(torch.where(pinned, obs.values, base.loc), base.scale, pinned)
         return Independent(cells, clean.reinterpreted_batch_ndims, validate_args=False)
-
-
-LEARNED = ("learn", "learn-by-column")
-
-
-def gaussian_noise(noise: Any, space: ModelSpace) -> GaussianNoise:
-    """The corruption that a user's `noise` means in model space: None, a number, one a column, or one of LEARNED.
-
-    The level is started high when it is learned: it slides down to the smallest sd of any entry (started
-    below the truth it would stay there), so it is an upper bound where no column is free of its own spread.
-    """
-    if isinstance(noise, str):
-        if noise not in LEARNED:
-            raise InvalidData(f"noise must be None, a number, one a column, or one of {LEARNED}, got {noise!r}.")
-        levels = space.features if noise == "learn-by-column" else 1
-        return GaussianNoise(torch.full((levels,), 0.8 * space.spread), learn=True)
-    try:
-        std = torch.as_tensor(np.asarray(0.0 if noise is None else noise, dtype=np.float64)).flatten()
-    except (ValueError, TypeError):
-        raise InvalidData(f"noise must be a number, or one a column, got {noise!r}.") from None
-    entries = len(space.modelled)
-    if len(std) not in (1, entries):
-        raise InvalidData(f"noise must be one number, or one a column ({entries}), got {len(std)} numbers.")
-    if not bool((std >= 0).all() & torch.isfinite(std).all()):
-        raise InvalidData(f"noise is a standard deviation, so finite and at least 0, got {noise!r}.")
-    return GaussianNoise(std.expand(entries)[space.modelled] / space.scale)
 
 
 def _total(cells: Tensor, obs: Observations) -> Tensor:

@@ -1,12 +1,12 @@
 """Draws: many completed data sets, and what they say together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from unfade.errors import InvalidData
-from unfade.tables import Container
+from unfade.tables import Column, Container
 
 
 class Draws:
@@ -44,18 +44,41 @@ class Draws:
         return f"Draws({len(self)} completed data sets of {shape})"
 
     def mean(self) -> Any:
-        """Posterior mean of every entry."""
-        return self._container.wrap(self.values.mean(0))
+        """Posterior mean of every number, rounded where the column holds whole numbers; the likeliest category."""
+        return self._container.wrap(middle(self.values, self._container.columns))
 
     def std(self) -> Any:
-        """Posterior standard deviation of every entry."""
-        return self._container.wrap(self.values.std(0, ddof=1 if len(self) > 1 else 0))
+        """Posterior standard deviation of every number; for a category, how often a draw is another one."""
+        values = self.values.std(0, ddof=1 if len(self) > 1 else 0)
+        likeliest = middle(self.values, self._container.columns)
+        for i, column in enumerate(self._container.columns or ()):
+            if column.discrete:
+                values[:, i] = (self.values[..., i] != likeliest[:, i]).mean(0)
+        return self._container.wrap_numbers(values)
+
+    def probabilities(self, column: str) -> Any:
+        """How often each value of a category, rank or truth value is drawn, (samples, values), with the values."""
+        names = list(self.columns or ())
+        if column not in names:
+            raise InvalidData(f"There is no column {column!r}. Columns are {names[:10]}.")
+        found = (self._container.columns or ())[names.index(column)]
+        if not found.discrete:
+            raise InvalidData(f"Column {column!r} holds numbers ({found.kind}). Use quantile or interval.")
+        values = found.categories or (False, True)
+        codes = self.values[..., names.index(column)]
+        return np.stack([(codes == code).mean(0) for code in range(len(values))], -1), values
 
     def quantile(self, share: float) -> Any:
         """The value below which this share of each entry's draws lies."""
         if not 0 <= share <= 1:
             raise InvalidData(f"A quantile is a share between 0 and 1, got {share!r}. Use 0.25 for the lower quartile.")
-        return self._container.wrap(np.quantile(self.values, share, axis=0))
+        values = np.quantile(self.values, share, axis=0)
+        for i, column in enumerate(self._container.columns or ()):
+            if column.kind == "category":
+                values[:, i] = middle(self.values, self._container.columns)[:, i]
+            elif column.kind != "number":
+                values[:, i] = np.quantile(self.values[..., i], share, axis=0, method="inverted_cdf")
+        return self._container.wrap(values)
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
         """Lower and upper ends of the central interval of each entry.
@@ -65,3 +88,14 @@ class Draws:
         if not 0 < level < 1:
             raise InvalidData(f"An interval's level lies between 0 and 1, got {level!r}. Use 0.9 for 90 %.")
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+
+def middle(values: np.ndarray, columns: Sequence[Column] | None) -> np.ndarray:
+    """The mean of draws (draws, samples, *event), and for categories and truth values the one that is drawn most."""
+    means = values.mean(0)
+    for i, column in enumerate(columns or ()):
+        if column.discrete:
+            codes = np.nan_to_num(values[..., i]).astype(int)
+            counts = np.stack([(codes == code).sum(0) for code in range(max(2, len(column.categories)))])
+            means[:, i] = np.where(np.isnan(values[0, :, i]), np.nan, counts.argmax(0))
+    return means

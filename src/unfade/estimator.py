@@ -17,14 +17,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from unfade import observations, storage
-from unfade.corruption import GaussianNoise, gaussian_noise
+from unfade.corruption import Corruption, GaussianNoise
 from unfade.drawing import draw_blocks, mean_blocks
-from unfade.draws import Draws
+from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.methods import METHODS, Architecture, Task, architecture_for, build_posterior, fit_method
-from unfade.observations import ModelSpace, Observations, Scaling, as_observations
+from unfade.observations import Observations, Scaling, as_observations
 from unfade.progress import progress_bar
-from unfade.tables import Container, open_container
+from unfade.recording import Recording, noise_levels, recording
+from unfade.spaces import ModelSpace
+from unfade.tables import Column, Container, open_container
 from unfade.training import History, TrainingConfig
 
 
@@ -39,6 +41,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Noise of the observed cells, in the units of the data. None: they are exact and come back as
         they went in. "learn": one level relative to each column's scale. "infer" (`tae-paper` only):
         one level a sample, q(beta|z,y,alpha).
+    kinds : dict or None
+        Kinds of columns of a frame by name, where they are not as found: "number", "whole", "boolean", "date",
+        "ordered", "category", or "excluded" (passed through as it is).
+    bounds : dict or None
+        Least and largest value of columns, by name (or number, for arrays): ``{"age": (0, 120)}``.
     scaling : {"variance", "interval", "joint-variance", "joint-interval"} or None
         How entries are brought to model space: by column, or jointly where all share a unit (images).
     refine : "auto" or int
@@ -89,6 +96,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         method: str = "tae",
         *,
         noise: Any = None,
+        kinds: dict[str, str] | None = None,
+        bounds: dict[Any, tuple[float | None, float | None]] | None = None,
         scaling: str | None = "variance",
         refine: int | str = "auto",
         max_steps: int | None = None,
@@ -102,6 +111,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ):
         self.method = method
         self.noise = noise
+        self.kinds = kinds
+        self.bounds = bounds
         self.scaling = scaling
         self.refine = refine
         self.max_steps = max_steps
@@ -116,9 +127,10 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> "Recoverer":
         """Train on corrupted data alone. X: (samples, *event), NaN = missing; y is ignored."""
         self._check_parameters()
-        obs, _ = self._door(X, reset=True)
+        obs, container = self._door(X, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        space = ModelSpace.fit(obs, self.scaling)
+        self.columns_ = container.columns
+        space = self._space(obs)
         self._say_what_is_not_modelled(space)
         method = METHODS[self.method]
         config = self.training or method.training
@@ -148,10 +160,13 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Posterior mean of the clean data, in the kind of container that X is."""
         obs, container = self._door(X, reset=False)
-        means = np.empty(obs.values.shape)
+        means = np.empty((len(obs), *container.event_shape(obs)))
         rows = torch.zeros(len(obs), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
-        averaged = partial(mean_blocks, draws=100, seed=self.seed_, refine=self._refine())
-        self._fill(means[None], obs, container, rows, averaged)
+        # Where features are not straight scales of entries, means are those of draws.
+        blocks = partial(
+            mean_blocks if self.space_.plain else draw_blocks, draws=100, seed=self.seed_, refine=self._refine()
+        )
+        self._fill(means[None], obs, container, rows, blocks, central=True)
         return container.wrap(means)
 
     def sample(
@@ -178,7 +193,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InvalidData(f"row_ids must hold one whole number a row ({len(obs)}), got {row_ids!r}.")
         if seed is not None and not (isinstance(seed, (int, np.integer)) and 0 <= seed < 2**63):
             raise InvalidData(f"seed must be a whole number of at least 0, got {seed!r}.")
-        seed, shape = self.seed_ if seed is None else int(seed), (n_draws, *obs.values.shape)
+        seed, shape = self.seed_ if seed is None else int(seed), (n_draws, len(obs), *container.event_shape(obs))
         draws = np.empty(shape, container.dtype) if out is None else out
         if draws.shape != shape or not np.issubdtype(draws.dtype, np.floating):
             raise InvalidData(f"out must hold floating-point numbers of shape {shape}, got {draws.dtype} {draws.shape}.")
@@ -191,7 +206,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         space, posterior = self.space_, self.posterior_
         tensors = {"centre": space.scaling.centre, "scale": space.scaling.scale}
-        tensors |= {"modelled": space.modelled, "fill": space.fill}
+        tensors |= {"modelled": space.modelled, "fill": space.fill, "whole": space.whole, "bounds": space.bounds}
+        tensors |= {f"steps.{entry}": values for entry, values in space.steps.items()}
         if posterior is not None:
             tensors |= {f"posterior.{name}": value.cpu() for name, value in posterior.state_dict().items()}
         meta = {
@@ -200,6 +216,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             "event_shape": space.event_shape,
             "spread": space.spread,
             "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])] or None,
+            "columns": self.columns_ and [asdict(column) for column in self.columns_],
+            "levels": list(space.levels.items()),
             "noise": _to_json(self.noise_),
             "architecture": asdict(self.architecture_),
             "histories": [asdict(history) for history in self.histories_],
@@ -228,7 +246,13 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         rec = cls(**parameters)
         rec.seed_ = meta["seed"]
         scaling = Scaling(tensors["centre"], tensors["scale"])
-        rec.space_ = ModelSpace(tuple(meta["event_shape"]), scaling, tensors["modelled"], tensors["fill"], meta["spread"])
+        steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
+        rec.space_ = ModelSpace(
+            tuple(meta["event_shape"]), scaling, tensors["modelled"], tensors["fill"], meta["spread"],
+            dict(sorted(steps.items())), dict(meta["levels"]), tensors["whole"], tensors["bounds"],
+        )  # fmt: skip
+        columns = meta["columns"]
+        rec.columns_ = columns and tuple(Column(**{**c, "categories": tuple(c["categories"])}) for c in columns)
         rec.n_features_in_ = rec.space_.event_shape[0]
         if meta["feature_names"]:
             rec.feature_names_in_ = np.asarray(meta["feature_names"], dtype=object)
@@ -240,16 +264,15 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return rec
 
     def _rebuild_posterior(self, state: dict[str, Tensor], conditioned: bool, infer_noise: bool, model: bool) -> Any:
-        exact = state["corruption.exact"]
+        space = self.space_
+        exact = state["corruption.exact" if space.plain else "corruption.noise.exact"]
+
+        def corruption() -> Corruption:
+            noise = GaussianNoise(torch.where(exact, 0.0, 1.0))
+            return noise if space.plain else Recording(noise, space.features, space.model_steps(), space.groups)
+
         posteriors = [
-            build_posterior(
-                self.architecture_,
-                self.space_.features,
-                GaussianNoise(torch.where(exact, 0.0, 1.0)),
-                conditioned,
-                infer_noise,
-            )
-            for _ in range(2)
+            build_posterior(self.architecture_, space.features, corruption(), conditioned, infer_noise) for _ in range(2)
         ]
         posteriors[0].model = posteriors[1] if model else None
         posteriors[0].load_state_dict(state)
@@ -288,11 +311,10 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """The data, checked once, and the container to give results back in."""
         if not reset:
             check_is_fitted(self)
-        data, container = open_container(X)
+        data, container = open_container(X, None if reset else self.columns_, self.kinds if reset else None)
         obs = as_observations(data, container.names)
-        order = None if reset else container.order(getattr(self, "feature_names_in_", ()))
-        if order is not None:  # columns are matched by name; results go back in the caller's order
-            return obs[:, order], replace(container, back=np.argsort(order))
+        if not reset and self.columns_ is not None and container.names is not None:
+            return self._matched(obs, container)
         try:  # scikit-learn's own record and check of the number and names of columns
             seen = obs.values.numpy() if container.names is None else container.template
             validate_data(self, seen, reset=reset, skip_check_array=True)
@@ -306,9 +328,60 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         return obs, container
 
+    def _matched(self, obs: Observations, container: Container) -> tuple[Observations, Container]:
+        """Columns matched by name: results go back in the caller's order; columns not known before pass through."""
+        names, given = [column.name for column in self.columns_ or ()], list(container.names or ())
+        if absent := [name for name in names if name not in given]:
+            raise InvalidData(
+                f"Columns that the model was fitted on are not there: {absent[:10]}. Add them, empty if need be."
+            )
+        if extra := [name for name in given if name not in names]:
+            warnings.warn(
+                f"Columns that were not there at fit pass through as they are: {extra[:10]}.", DataNotice, stacklevel=4
+            )
+        back = np.array([names.index(name) if name in names else -1 for name in given])
+        return obs[:, [given.index(name) for name in names]], replace(container, back=back)
+
+    def _space(self, obs: Observations) -> ModelSpace:
+        """How columns become features."""
+        entries = obs.event_shape.numel()
+        columns = self.columns_ or ()
+        counts = {i: len(c.categories) for i, c in enumerate(columns) if c.kind == "category" and len(c.categories) > 2}
+        bounds = self._bounds(entries)
+        mixed = METHODS[self.method].mixed and (self.settings or {}).get("posterior", "forward") == "forward"
+        if not mixed and counts:
+            names = [columns[i].name for i in counts]
+            raise InvalidData(
+                f"This method takes numbers only, got the categories {names[:5]}. Use method 'tae' or 'miwae'."
+            )
+        exact = None
+        if mixed and len(obs.event_shape) == 1:
+            levels = None if isinstance(self.noise, str) and self.noise == "infer" else noise_levels(self.noise, entries)
+            exact = torch.zeros(entries, dtype=torch.bool) if levels is None else levels == 0
+            for i, column in enumerate(columns):
+                exact[i] |= column.discrete
+        whole = torch.zeros(entries, dtype=torch.bool)
+        whole[[i for i, column in enumerate(columns) if column.kind != "number"]] = True
+        return ModelSpace.fit(obs, self.scaling, exact, counts, whole, bounds)
+
+    def _bounds(self, entries: int) -> Tensor:
+        """Least and largest value of each entry, (2, entries)."""
+        ends = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, entries)
+        names: list[Any] = [column.name for column in self.columns_ or ()] or list(range(entries))
+        for name, pair in (self.bounds or {}).items():
+            if name not in names:
+                raise InvalidData(f"bounds names {name!r}, which is no column. Columns are {names[:10]}.")
+            low, high = (far if end is None else float(end) for end, far in zip(pair, (-np.inf, np.inf), strict=True))
+            if not low < high:
+                raise InvalidData(f"bounds of {name!r} must be a lower and a higher number, got {pair!r}.")
+            ends[:, names.index(name)] = torch.tensor([low, high])
+        return ends
+
     def _say_what_is_not_modelled(self, space: ModelSpace) -> None:
         fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        if self.columns_ is not None:  # what passes through is nobody's surprise
+            modelled = modelled | torch.tensor([column.kind == "excluded" for column in self.columns_])
         for where, sentence in (
             (~modelled & fill.isnan(), "Nothing is observed in {}: kept, and left missing."),
             (~modelled & ~fill.isnan(), "Only one value is observed in {}: missing entries are filled with it."),
@@ -321,19 +394,22 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 what = f"{int(where.sum())} of {where.numel()} pixels"
             warnings.warn(sentence.format(what), DataNotice, stacklevel=3)
 
-    def _corruption(self, space: ModelSpace) -> tuple[GaussianNoise, dict[str, Any]]:
+    def _corruption(self, space: ModelSpace) -> tuple[Corruption, dict[str, Any]]:
         """The noise in model space, and the method's settings with what follows from it."""
         settings = dict(self.settings or {})
         if isinstance(self.noise, str) and self.noise == "infer":
             if self.method != "tae-paper":
                 raise InvalidData(f"noise='infer' belongs to method 'tae-paper', got {self.method!r}. Use noise='learn'.")
-            return gaussian_noise(1.0, space), {**settings, "infer_noise": True}  # the level comes from q(beta|z,y)
-        return gaussian_noise(self.noise, space), settings
+            return recording(1.0, space), {**settings, "infer_noise": True}  # the level comes from q(beta|z,y)
+        return recording(self.noise, space), settings
 
-    def _fill(self, out: np.ndarray, obs: Observations, container: Container, rows: Tensor, blocks: Any) -> None:
+    def _fill(
+        self, out: np.ndarray, obs: Observations, container: Container, rows: Tensor, blocks: Any, central: bool = False
+    ) -> None:
         """Write into `out` (draws, samples, *event), some rows at a time: what is known, and what the model says.
 
-        blocks: draw_blocks or mean_blocks, given (posterior, observations, keys of rows).
+        blocks: draw_blocks or mean_blocks, given (posterior, observations, keys of rows). central: what the draws of
+        a block have in common instead of the draws.
         """
         height = max(1, observations.AT_ONCE // obs.event_shape.numel())
         exact = self._exact()
@@ -341,9 +417,16 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             part, target = obs[start : start + height], out[:, start : start + height]
             entered = self.space_.enter(part)
             target[:] = container.reorder(self.space_.leave(entered.values, part, exact).numpy())
-            todo = (~(entered.observed & exact)).any(1).nonzero().flatten()  # rows that need the model
+            open_ = ~(entered.observed[:, : len(exact)] & exact)
+            todo = (
+                (open_.any(1) | ~entered.observed[:, len(exact) :].all(1)).nonzero().flatten()
+            )  # rows that need the model
             for where, values in blocks(self.posterior_, entered[todo], rows[start : start + height][todo]):
                 drawn = (values if values.ndim == 3 else values[None]).cpu()
+                if central:
+                    said = self.space_.leave(drawn, part[todo[where]], exact).numpy()
+                    target[0, todo[where].numpy()] = container.reorder(middle(said, self.columns_))
+                    continue
                 for first in range(0, len(drawn), 16):  # a few draws at a time: in double precision they take much more
                     said = self.space_.leave(drawn[first : first + 16], part[todo[where]], exact).numpy()
                     target[first : first + 16, todo[where].numpy()] = container.reorder(said)
@@ -352,7 +435,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Which modelled entries are observed without noise, (features,)."""
         if self.posterior_ is None:
             return torch.ones(0, dtype=torch.bool)
-        return self.posterior_.corruption.exact.cpu().expand(self.space_.features)
+        return self.posterior_.corruption.exact.cpu().expand(self.space_.features)[: len(self.space_.numbers)]
 
     def _noise_in_units(self) -> Any:
         if self.posterior_ is None:
@@ -360,8 +443,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if self.posterior_.unknowns is not None:
             return None
         levels = torch.zeros(len(self.space_.modelled)).double()
-        levels[self.space_.modelled] = self.posterior_.corruption.std.cpu() * self.space_.scale
-        found = levels[self.space_.modelled]
+        numbers = self.space_.numbers
+        levels[numbers] = (
+            self.posterior_.corruption.std.cpu().expand(self.space_.features)[: len(numbers)] * self.space_.scale
+        )
+        found = levels[numbers] if len(numbers) else levels[:1]
         if torch.allclose(found, found[0], rtol=1e-5, atol=0):
             return float(found[0])
         return levels.reshape(self.space_.event_shape).numpy()

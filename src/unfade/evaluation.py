@@ -60,11 +60,12 @@ def evaluate(
     if cells not in ("missing", "observed", "all"):
         raise InvalidData(f"cells must be 'missing', 'observed' or 'all', got {cells!r}.")
     values = torch.as_tensor(np.array(draws.values if isinstance(draws, Draws) else draws)).double()
-    known = as_observations(open_container(truth)[0])
+    columns = draws._container.columns if isinstance(draws, Draws) else None
+    known = as_observations(open_container(truth, columns)[0])
     target = known.values.double()
     if values.shape[1:] != target.shape:
         raise InvalidData(f"Draws of {tuple(values.shape[1:])} and a truth of {tuple(target.shape)} do not match.")
-    chosen = torch.ones_like(target, dtype=torch.bool) if cells == "all" else _seen(observed, target) ^ (cells == "missing")
+    chosen = torch.ones_like(known.observed) if cells == "all" else _seen(observed, target, columns) ^ (cells == "missing")
     chosen = chosen & known.observed  # a truth that is not known cannot be scored against
     scale = torch.as_tensor(np.array(1.0 if unit is None else unit, dtype=np.float64))
     return _scores((values / scale).flatten(2), (target / scale).flatten(1), chosen.flatten(1), cells, level, peak)
@@ -102,7 +103,7 @@ def _scores(values: Tensor, target: Tensor, chosen: Tensor, cells: str, level: f
     )
 
 
-def _seen(observed: Any, target: Tensor) -> Tensor:
+def _seen(observed: Any, target: Tensor, columns: Any) -> Tensor:
     if observed is None:
         raise InvalidData("Say which entries were observed: a mask (True = seen), or the observations with NaN.")
     plain = np.asarray(observed)
@@ -110,7 +111,11 @@ def _seen(observed: Any, target: Tensor) -> Tensor:
         raise InvalidData(
             "observed must be a mask of truth values, or observations with NaN, got whole numbers. Use mask.astype(bool)."
         )
-    seen = torch.from_numpy(plain.copy()) if plain.dtype == bool else as_observations(open_container(observed)[0]).observed
+    seen = (
+        torch.from_numpy(plain.copy())
+        if plain.dtype == bool
+        else as_observations(open_container(observed, columns)[0]).observed
+    )
     return seen.expand(target.shape)
 
 

@@ -274,6 +274,7 @@ class Method:
 
     refine: candidates a draw is chosen from; architecture: None means sizes chosen from the data.
     decoder_may_see: whether q(x|z,y) is allowed; a decoder that is also the model p(x|z) must not see y.
+    mixed: whether it takes steps and categories; it must then use nothing of x but p(y|z).
     """
 
     recipe: Callable[..., Recipe]
@@ -281,11 +282,12 @@ class Method:
     training: TrainingConfig = DEFAULT_TRAINING
     architecture: Architecture | None = None
     decoder_may_see: bool = False
+    mixed: bool = True
 
 
 METHODS = {
     "tae": Method(_tae, refine=200),
-    "tae-paper": Method(_paper_tae, 0, PAPER_TRAINING, PAPER, decoder_may_see=True),
+    "tae-paper": Method(_paper_tae, 0, PAPER_TRAINING, PAPER, decoder_may_see=True, mixed=False),
     "mvae": Method(_mvae, refine=0),
     "miwae": Method(_miwae, refine=200),
 }

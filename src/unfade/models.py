@@ -106,7 +106,7 @@ class PosteriorLVM(nn.Module):
         else:
             z = reparametrise(source, normals(draws, *source.base_dist.loc.shape))
             pool = Pool(z, torch.full(z.shape[:2], 1 / draws, device=z.device))
-        centres = self.clean(pool.z, obs).base_dist.loc
+        centres = self.clean(pool.z, obs).base_dist.mean
         weights = pool.weights.reshape(*pool.weights.shape, *[1] * len(obs.event_shape))
         return (weights * centres).sum(0)
 

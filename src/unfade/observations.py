@@ -1,7 +1,7 @@
 """Observations: what was measured, and which entries. The one door for arrays, and the scaling behind it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from unfade.errors import InvalidData, InvalidType
 class Observations:
     """Corrupted data y and which entries of it were seen.
 
-    values: (samples, *event), 0 where unseen, never NaN; observed: bool, same shape, True = seen.
+    values: (samples, *event), 0 where unseen, never NaN; observed: bool, same shape, True = seen. low, high: where
+    given, what is known of an entry is that it lies between them; where they are equal, it is the value.
 
     >>> as_observations([[1.0, float("nan")]])
     Observations(values=tensor([[1., 0.]], dtype=torch.float64), observed=tensor([[ True, False]]))
@@ -23,12 +24,18 @@ class Observations:
 
     values: Tensor
     observed: Tensor
+    low: Tensor | None = None
+    high: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __getitem__(self, index: Any) -> "Observations":
-        return Observations(self.values[index], self.observed[index])
+        return Observations(*(part[index] for part in self.parts()))
+
+    def parts(self) -> list[Tensor]:
+        """The tensors there are, in their order: Observations(*parts) is the same."""
+        return [part for part in (getattr(self, field.name) for field in fields(self)) if part is not None]
 
     @property
     def event_shape(self) -> torch.Size:
@@ -37,13 +44,14 @@ class Observations:
 
     def to(self, *target: Any) -> "Observations":
         """The same on another device; `values` in another dtype."""
-        values = self.values.to(*target)
-        return Observations(values, self.observed.to(values.device))
+        values, observed, *interval = self.parts()
+        values = values.to(*target)
+        return Observations(values, observed.to(values.device), *(end.to(*target) for end in interval))
 
     def only(self, seen: Tensor) -> "Observations":
         """The same with only the entries of `seen` left observed."""
         observed = self.observed & seen
-        return Observations(self.values * observed, observed)
+        return Observations(self.values * observed, observed, self.low, self.high)
 
 
 def as_observations(data: Any, names: Sequence[str] | None = None) -> Observations:
@@ -137,7 +145,7 @@ class Scaling:
         values, observed = obs.values, obs.observed
         if joint:
             values, observed = values.reshape(-1, 1), observed.reshape(-1, 1)
-        centre, scale = _by_columns(statistic, values, observed)
+        centre, scale = by_columns(statistic, values, observed)
         scale = torch.where(scale > 0, scale, 1.0)
         return cls(centre.expand(obs.event_shape).clone(), scale.expand(obs.event_shape).clone())
 
@@ -155,7 +163,7 @@ Statistic = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of each column,
 AT_ONCE = 2**22  # numbers that are worked on together: large tables go in parts
 
 
-def _by_columns(statistic: Statistic, values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+def by_columns(statistic: Statistic, values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
     """A statistic of flat data in double precision, some columns at a time."""
     width = max(1, AT_ONCE // max(1, len(values)))
     parts = [
@@ -165,7 +173,8 @@ def _by_columns(statistic: Statistic, values: Tensor, observed: Tensor) -> tuple
     return torch.cat(first), torch.cat(second)
 
 
-def _variance(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+def variance(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each column."""
     count = observed.sum(0).clamp(min=1)
     size = (values.abs() * observed).amax(0).clamp(min=torch.finfo(values.dtype).tiny)  # squares must not overflow
     small = values / size
@@ -174,7 +183,8 @@ def _variance(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
     return centre * size, variance.sqrt() * size
 
 
-def _interval(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+def interval(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+    """Least value of each column, and how far the largest lies from it; 0 where nothing is seen."""
     low = torch.where(observed, values, torch.inf).amin(0)
     high = torch.where(observed, values, -torch.inf).amax(0)
     seen = observed.any(0)
@@ -182,73 +192,8 @@ def _interval(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
 
 
 SCALINGS: dict[str, tuple[Statistic, bool]] = {
-    "variance": (_variance, False),  # each column to mean 0, sd 1
-    "interval": (_interval, False),  # each column to [0, 1]
-    "joint-variance": (_variance, True),  # one map for all entries, as images want it
-    "joint-interval": (_interval, True),
+    "variance": (variance, False),  # each column to mean 0, sd 1
+    "interval": (interval, False),  # each column to [0, 1]
+    "joint-variance": (variance, True),  # one map for all entries, as images want it
+    "joint-interval": (interval, True),
 }
-
-
-@dataclass(frozen=True)
-class ModelSpace:
-    """The way between the user's data and what a model sees: flat, scaled, without columns that say nothing.
-
-    event_shape: of one sample in the user's data; modelled: which entries the model sees, (entries,); the
-    others have `fill`: the only value ever seen there, or NaN where none was.
-
-    >>> space = ModelSpace.fit(as_observations([[1.0, 5.0], [3.0, 5.0]]), "variance")
-    >>> space.modelled.tolist(), space.fill.tolist()
-    ([True, False], [nan, 5.0])
-    """
-
-    event_shape: tuple[int, ...]
-    scaling: Scaling
-    modelled: Tensor
-    fill: Tensor
-    spread: float  # sd of a modelled entry in model space, on average
-
-    @classmethod
-    def fit(cls, obs: Observations, kind: str | None) -> "ModelSpace":
-        """From observed entries only; `kind` is one of SCALINGS, or None."""
-        flat = _flat(obs)
-        low, span = _by_columns(_interval, flat.values, flat.observed)
-        fill = torch.where(flat.observed.any(0) & (span == 0), low, torch.nan)
-        scaling, modelled = Scaling.fit(flat, kind), span > 0
-        _, sd = _by_columns(_variance, flat.values, flat.observed)
-        spread = float((sd / scaling.scale)[modelled].mean()) if modelled.any() else 1.0
-        return cls(tuple(obs.event_shape), scaling, modelled, fill, spread)
-
-    @property
-    def features(self) -> int:
-        """How many entries the model sees."""
-        return int(self.modelled.sum())
-
-    @property
-    def scale(self) -> Tensor:
-        """The unit of each modelled entry, in the user's units."""
-        return self.scaling.scale[self.modelled]
-
-    def enter(self, obs: Observations) -> Observations:
-        """(samples, features) in model space."""
-        flat, height = _flat(obs), max(1, AT_ONCE // max(1, len(self.modelled)))
-        parts = [self.scaling.apply(flat[i : i + height])[:, self.modelled] for i in range(0, max(1, len(flat)), height)]
-        return Observations(torch.cat([p.values for p in parts]), torch.cat([p.observed for p in parts]))
-
-    def leave(self, values: Tensor, obs: Observations, exact: Tensor) -> Tensor:
-        """Clean values (..., samples, features) in the user's units, (..., samples, *event).
-
-        `obs` are the observations they belong to: where they are exact (one flag a feature), or not
-        modelled, the observed values come back untouched.
-        """
-        scaling = Scaling(self.scaling.centre[self.modelled], self.scale)
-        full = self.fill.expand(*values.shape[:-1], len(self.fill)).clone()
-        full[..., self.modelled] = scaling.undo(values)
-        keep = ~self.modelled
-        keep[self.modelled] = exact
-        flat = _flat(obs)
-        full = torch.where(flat.observed & keep, flat.values.double(), full)
-        return full.reshape(*values.shape[:-1], *self.event_shape)
-
-
-def _flat(obs: Observations) -> Observations:
-    return Observations(obs.values.flatten(1), obs.observed.flatten(1))

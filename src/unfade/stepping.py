@@ -46,8 +46,7 @@ class Stepper:
     ):
         self.device = data[0].values.device
         self.models = models
-        self.values = _stack([obs.values for obs in data])
-        self.observed = _stack([obs.observed for obs in data])
+        self.data = [_stack(parts) for parts in zip(*(obs.parts() for obs in data), strict=True)]
         self.seeds = torch.tensor(seeds, device=self.device)
         self.clip_norm = torch.tensor(clip_norm, device=self.device)
         self.trainable = [name for name, p in models[0].named_parameters() if p.requires_grad]
@@ -176,21 +175,21 @@ class Stepper:
         return {name: torch.stack([s[name].detach() for s in states]) for name in states[0] if name not in self.trainable}
 
     def _probe(self) -> list[str]:
-        first = Observations(self.values[0, :1], self.observed[0, :1])
+        first = Observations(*(part[0, :1] for part in self.data))
         with torch.no_grad():
             return list(self.models[0](first, step_normals(self.seeds[0]), torch.ones((), device=self.device)).terms)
 
     def _loss(
-        self, row: Tensor, fixed: dict[str, Tensor], values: Tensor, observed: Tensor, key: Tensor, warmup: Tensor
+        self, row: Tensor, fixed: dict[str, Tensor], key: Tensor, warmup: Tensor, *parts: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Minus the mean value of one model, and the means of its terms."""
         given = {**self._unflatten(row), **fixed}
-        bound = functional_call(self.models[0], given, (Observations(values, observed), step_normals(key), warmup))
+        bound = functional_call(self.models[0], given, (Observations(*parts), step_normals(key), warmup))
         means = torch.stack([bound.value.mean(), *(term.mean() for term in bound.terms.values())])
         return -means[0], means.detach()
 
     def _gradients(self, *batch: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients (models, parameters) and means (models, terms); batch: values, observed, keys, warm-ups."""
+        """Gradients (models, parameters) and means (models, terms); batch: keys, warm-ups, observations."""
         if len(self.models) == 1 and self.device.type == "cpu" and not torch.compiler.is_compiling():
             row = self.flat[0].detach().requires_grad_()  # plain autograd has the least overhead
             loss, means = self._loss(row, self._fixed_alone, *(part[0] for part in batch))
@@ -202,7 +201,7 @@ class Stepper:
         """One step of Adam for all models, gradient norms clipped."""
         rows, keys, numbers = (part.index_select(0, self.place)[0] for part in self.planned)
         size, tiny, warmups = numbers.unbind(-1)
-        gradients, means = self._gradients(self.values[self.each, rows], self.observed[self.each, rows], keys, warmups)
+        gradients, means = self._gradients(keys, warmups, *(part[self.each, rows] for part in self.data))
         norm = gradients.norm(dim=1, keepdim=True)
         gradients = gradients * (self.clip_norm[:, None] / norm.clamp(min=1e-12)).clamp(max=1.0)
         first = torch.lerp(self.first, gradients, 0.1)

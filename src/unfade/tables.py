@@ -1,65 +1,127 @@
-"""Containers in, containers out: a frame, array or tensor goes to one float array, and results come in the same kind."""
+"""Containers in, containers out: a frame, array or tensor goes to one float array, and results come in the same kind.
 
+A column of a frame has a kind, found from its dtype and values: numbers and whole numbers are themselves,
+truth values are 0 and 1, dates microseconds, categories their place in the list of values.
+"""
+
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from unfade.errors import InvalidData
+from unfade.observations import Observations
+
+KINDS = ("number", "whole", "boolean", "date", "ordered", "category", "excluded")
+_LIMIT = re.compile(r"\s*([<>])=?\s*([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*")
+_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a frame: its name, one of KINDS, and the values of a category in their order."""
+
+    name: str
+    kind: str
+    categories: tuple[Any, ...] = ()
+    limits: bool = False  # whether it is text that holds detection limits such as <0.5
+
+    @property
+    def discrete(self) -> bool:
+        """Whether a mean of its codes is no code."""
+        return self.kind in ("boolean", "ordered", "category")
 
 
 @dataclass(frozen=True)
 class Container:
     """What the data came in: enough to put an array of the same shape back into the same kind.
 
-    names: column names as strings, or None for plain arrays; template: the frame, for its library, index
-    and dtypes.
+    columns: of a frame, or None for plain arrays; template: the frame, for its library, index and dtypes.
     """
 
-    names: tuple[str, ...] | None
+    columns: tuple[Column, ...] | None
     template: Any
     dtype: np.dtype
     back: np.ndarray | None = None  # where the caller's columns stand among the model's; None: in the same order
 
-    def reorder(self, values: np.ndarray) -> np.ndarray:
-        """Values (..., features) in the model's order of columns, put in the caller's."""
-        return values if self.back is None else values[..., self.back]
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Column names, where there are any."""
+        return None if self.columns is None else tuple(column.name for column in self.columns)
 
-    def order(self, names: Sequence[str]) -> list[int] | None:
-        """Where each of `names` stands among the columns; None where these are other columns, or have no names."""
-        if self.names is None or sorted(self.names) != sorted(names):
-            return None
-        return [self.names.index(name) for name in names]
+    def reorder(self, values: np.ndarray) -> np.ndarray:
+        """Values (..., features) in the model's order of columns, put in the caller's; NaN for columns it does not know."""
+        if self.back is None:
+            return values
+        return np.where(self.back < 0, np.nan, values[..., self.back])
+
+    def event_shape(self, obs: Observations) -> tuple[int, ...]:
+        """Shape of a sample as the caller has it, for observations as the model has them."""
+        return tuple(obs.event_shape) if self.back is None else (len(self.back),)
 
     def wrap(self, values: np.ndarray) -> Any:
-        """Put (samples, *event) values into the kind of container the data came in.
+        """Put (samples, *event) values into the kind of container the data came in: each column in its dtype.
 
-        A column of a frame keeps its dtype if the values fit it: whole numbers that did not change stay
-        whole numbers.
+        Cells of the frame that were there and did not change are taken as they are.
         """
-        if self.names is not None:
-            return _frame_like(self.template, values, self.names)
+        if self.columns is not None:
+            return _frame_like(self.template, values, self.columns)
         values = values.astype(self.dtype, copy=False)
         return torch.from_numpy(values) if isinstance(self.template, torch.Tensor) else values
 
+    def wrap_numbers(self, values: np.ndarray) -> Any:
+        """The same for numbers that are not values of the columns, such as standard deviations."""
+        if self.columns is None:
+            return self.wrap(values)
+        return _framed(self.template, [_new_series(self.template, values[:, i]) for i in range(len(self.columns))])
 
-def open_container(data: Any) -> tuple[Any, Container]:
+
+def open_container(data: Any, columns: Sequence[Column] | None = None, kinds: dict[str, str] | None = None) -> Any:
     """The data as something `as_observations` takes, and the container to put results back into.
 
+    columns: as an earlier frame had them, else they are found; kinds: of some columns, by name.
+
     >>> import pandas as pd
-    >>> array, container = open_container(pd.DataFrame({"a": [1.5, None], "n": [1, 2]}))
-    >>> container.wrap(np.array([[1.5, 1.0], [2.5, 2.0]]))
-         a  n
-    0  1.5  1
-    1  2.5  2
+    >>> array, container = open_container(pd.DataFrame({"a": [1.5, None], "c": ["x", "y"]}))
+    >>> array
+    array([[1.5, 0. ],
+           [nan, 1. ]])
+    >>> container.wrap(np.array([[1.5, 0.0], [2.5, 1.0]]))
+         a  c
+    0  1.5  x
+    1  2.5  y
     """
     dtype = np.dtype(np.float32 if str(getattr(data, "dtype", "")).endswith("float32") else np.float64)
     if not _is_frame(data):
         return data, Container(None, data if isinstance(data, torch.Tensor) else None, dtype)
-    array, names = _frame_array(data)
-    return array, Container(names, data, dtype)
+    frame = _named(data)
+    given = kinds or {}
+    if unknown := sorted(set(given) - set(frame.columns)):
+        raise InvalidData(f"kinds names the columns {unknown}, which are not there. Columns are {frame.columns[:10]}.")
+    known = {column.name: column for column in columns or ()}
+    if columns is None:
+        found = tuple(_found(frame[name], name, given.get(name)) for name in frame.columns)
+    else:  # columns that were not there before pass through
+        found = tuple(known.get(name, Column(name, "excluded")) for name in frame.columns)
+    array = np.stack([_codes(frame[c.name], c) for c in found], 1) if found else np.empty((len(frame), 0))
+    return array, Container(found, data, dtype)
+
+
+def detection_limits(data: Any, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Low and high ends of every cell, infinite where it is not limited; None where no column holds limits."""
+    if not any(column.limits for column in columns):
+        return None
+    frame = _named(data)
+    low = np.full((len(frame), len(columns)), -np.inf)
+    high = np.full((len(frame), len(columns)), np.inf)
+    for i, column in enumerate(columns):
+        for row, text in enumerate(frame[column.name].to_list() if column.limits else ()):
+            if text is not None and (match := _LIMIT.fullmatch(str(text))):
+                (high if match[1] == "<" else low)[row, i] = float(match[2])
+    return low, high
 
 
 def check_names(names: Sequence[Any]) -> None:
@@ -81,78 +143,229 @@ def _is_frame(data: Any) -> bool:
     return nw.dependencies.is_into_dataframe(data)
 
 
-def _frame_array(data: Any) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The numeric columns of a frame, (samples, features), and their names."""
-    check_names(data.column_names if hasattr(data, "column_names") else list(data.columns))
-    frame = _named(data)
-    columns = [_numeric_column(frame[name], name) for name in frame.columns]
-    array = np.stack(columns, 1) if columns else np.empty((len(frame), 0))
-    return array, tuple(frame.columns)
-
-
 def _named(data: Any) -> Any:
     """A narwhals frame with string names; pandas also has frames whose columns are numbered."""
     import narwhals as nw
 
+    check_names(data.column_names if hasattr(data, "column_names") else list(data.columns))
     if hasattr(data, "set_axis") and any(not isinstance(name, str) for name in data.columns):
         data = data.set_axis([str(name) for name in data.columns], axis=1)
     return nw.from_native(data, eager_only=True)
 
 
-def _numeric_column(column: Any, name: str) -> np.ndarray:
-    """One column as float64, nulls as NaN; anything but numbers and truth values is refused by name."""
+def _found(series: Any, name: str, kind: str | None) -> Column:
+    """What a column is, from its dtype and values, unless its kind is given."""
+    if kind is not None and kind not in KINDS:
+        raise InvalidData(f"Kinds of columns are {', '.join(KINDS)}; got {kind!r} for {name!r}.")
+    column = _guessed(series, name)
+    if kind in (None, column.kind):
+        return column
+    if kind in ("ordered", "category"):
+        return replace(column, kind=kind, categories=column.categories or _values(series), limits=False)
+    if kind in ("number", "whole") and column.kind in ("category", "ordered", "excluded", "date"):
+        raise InvalidData(f"Column {name!r} cannot be of kind {kind!r}: it holds {_telling(series)!r}.")
+    return replace(column, kind=kind, categories=(), limits=False)
+
+
+def _guessed(series: Any, name: str) -> Column:
     import narwhals as nw
 
-    if column.dtype.is_numeric() or column.dtype == nw.Boolean:
-        return column.cast(nw.Float64).to_numpy()
-    if column.null_count() == len(column):
-        return np.full(len(column), np.nan)
-    holds_objects = column.dtype == nw.Object or column.dtype == nw.Unknown
-    numbers = np.full(len(column), np.nan)
-    for row, (value, null) in enumerate(zip(column.to_list(), column.is_null().to_list(), strict=True)):
-        if null:
-            continue
-        if not (holds_objects and isinstance(value, (int, float, np.number))):
-            raise InvalidData(
-                f"Expected numbers in column {name!r}, got {column.dtype} such as {_telling(column)!r}. "
-                "Encode it as numbers, or leave the column out."
-            )
-        numbers[row] = value
-    return numbers
+    dtype, count = series.dtype, len(series) - series.null_count()
+    if dtype == nw.Boolean:
+        return Column(name, "boolean")
+    if dtype.is_numeric() or count == 0:
+        return _number(series, name) if count else Column(name, "number")
+    if dtype in (nw.Date, nw.Datetime):
+        return Column(name, "date")
+    if dtype == nw.Enum or _is_ordered(series):
+        return Column(name, "ordered", tuple(series.cat.get_categories().to_list()))
+    values = _values(series)
+    if all(isinstance(value, bool) for value in values):
+        return Column(name, "boolean")
+    if all(isinstance(value, (int, float, np.number)) for value in values):
+        return Column(name, "number")
+    if not all(isinstance(value, str) for value in values):
+        return _unusable(series, name)
+    if _limited(values):
+        return Column(name, "number", limits=True)
+    if len(values) > max(20, 0.3 * count):  # names, remarks, keys: hardly any value occurs again
+        return Column(name, "excluded")
+    return Column(name, "category", values)
 
 
-def _telling(column: Any) -> Any:
-    """The first value of a column that is not a number, or else its first value."""
-    values = column.drop_nulls().to_list()
-    for value in values:
+def _number(series: Any, name: str) -> Column:
+    values = _floats(series.drop_nulls())
+    finite = values[np.isfinite(values)]
+    whole = bool(len(finite)) and bool((finite == np.round(finite)).all())
+    counts_rows = whole and len(values) == len(series) > 20 and bool((np.diff(values) == 1).all())
+    return Column(name, "excluded" if counts_rows else "whole" if whole else "number")
+
+
+def _unusable(series: Any, name: str) -> Column:
+    raise InvalidData(
+        f"Expected numbers, truth values, dates or text in column {name!r}, got {series.dtype} such as "
+        f"{_telling(series)!r}. Convert it, or give kinds={{{name!r}: 'excluded'}} to pass it through."
+    )
+
+
+def _is_ordered(series: Any) -> bool:
+    import narwhals as nw
+
+    return series.dtype == nw.Categorical and bool(getattr(getattr(series.to_native(), "dtype", None), "ordered", False))
+
+
+def _values(series: Any) -> tuple[Any, ...]:
+    """The different values of a column, sorted where they can be."""
+    import narwhals as nw
+
+    if series.dtype == nw.Categorical:
+        series = series.cast(nw.String)
+    values = set(series.drop_nulls().to_list())
+    try:
+        return tuple(sorted(values))
+    except TypeError:
+        return tuple(values)
+
+
+def _limited(values: Sequence[str]) -> bool:
+    """Whether texts are numbers and limits such as <0.5, at least one of each."""
+    limits = [bool(_LIMIT.fullmatch(value)) for value in values]
+    numbers = [bool(_NUMBER.fullmatch(value)) for value in values]
+    return any(limits) and any(numbers) and all(a or b for a, b in zip(limits, numbers, strict=True))
+
+
+def _telling(series: Any) -> Any:
+    """A value of a column that shows what is in it."""
+    values = series.drop_nulls().to_list()
+    return next((value for value in values if not isinstance(value, (int, float))), values[0] if values else None)
+
+
+def _floats(series: Any) -> np.ndarray:
+    import narwhals as nw
+
+    return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+
+
+def _codes(series: Any, column: Column) -> np.ndarray:
+    """A column as numbers; NaN where nothing is known, or where a category was not there before."""
+    if column.kind == "excluded" or len(series) == series.null_count():
+        return np.full(len(series), np.nan)
+    if series.dtype.is_numeric() and not column.categories:
+        return _floats(series)
+    cells = zip(series.to_list(), series.is_null().to_list(), strict=True)
+    return np.array([np.nan if null else _code(value, column) for value, null in cells], dtype=np.float64)
+
+
+def _code(value: Any, column: Column) -> float:
+    if column.categories:
+        return float(column.categories.index(value)) if value in column.categories else np.nan
+    if column.kind == "date":
+        return _microseconds(value)
+    limit = _LIMIT.fullmatch(value) if column.limits and isinstance(value, str) else None
+    try:
+        return float(limit[2] if limit else value)
+    except (TypeError, ValueError):
+        raise InvalidData(
+            f"Expected numbers in column {column.name!r}, as it had before, got {value!r}. Correct it, or leave it empty."
+        ) from None
+
+
+def _microseconds(value: Any) -> float:
+    return float(np.datetime64(value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value, "us").astype(np.int64))
+
+
+def _frame_like(template: Any, values: np.ndarray, columns: Sequence[Column]) -> Any:
+    frame = _named(template)
+    series = [_decoded(frame[column.name], values[:, i], column) for i, column in enumerate(columns)]
+    return _framed(template, series)
+
+
+def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
+    """A native column like `series` with new values where there was none, or where they changed."""
+    import narwhals as nw
+
+    if column.kind == "excluded":
+        return series.to_native()
+    if series.dtype in (nw.Float64, nw.Float32):
+        return _new_series(series.to_native(), codes, series.dtype)
+    old = _codes(series, column)
+    new = np.where(np.isnan(codes), np.nan, codes if column.kind == "number" else np.round(codes))
+    changed = (old != new) & ~np.isnan(new) & ~(np.isnan(old) & np.isnan(new))
+    if not changed.any():
+        return series.to_native()
+    values = series.to_list()
+    for row in changed.nonzero()[0]:
+        values[row] = _value(new[row], column, series.dtype)
+    return _native_like(series, values, column)
+
+
+def _value(code: float, column: Column, dtype: Any) -> Any:
+    if column.categories:
+        return column.categories[int(np.clip(code, 0, len(column.categories) - 1))]
+    if column.kind == "boolean":
+        return bool(code >= 0.5)
+    if column.kind == "date":
+        import datetime
+
+        moment = np.datetime64(int(code), "us").item()
+        return moment.date() if isinstance(moment, datetime.datetime) and str(dtype) == "Date" else moment
+    if column.limits:
+        return f"{code:.6g}"
+    return int(code) if column.kind == "whole" else float(code)
+
+
+def _native_like(series: Any, values: list[Any], column: Column) -> Any:
+    """Values in the library and dtype of a series; numbers that do not fit it become floats."""
+    native = series.to_native()
+    if hasattr(native, "iloc"):
+        import pandas as pd
+
+        made = pd.Series(values, index=native.index, name=native.name, dtype=object if native.dtype == object else None)
         try:
-            float(value)
+            return made.astype(native.dtype)
         except (TypeError, ValueError):
-            return value
-    return values[0]
+            return made
+    if hasattr(native, "type"):
+        import pyarrow as pa
+
+        flat = pa.array(values)
+        try:
+            return pa.chunked_array(
+                [flat.dictionary_encode() if pa.types.is_dictionary(native.type) else flat.cast(native.type)]
+            )
+        except pa.ArrowInvalid:
+            return pa.chunked_array([flat])
+    import polars as pl
+
+    try:
+        return pl.Series(native.name, values, dtype=native.dtype)
+    except TypeError:
+        return pl.Series(native.name, values, strict=False)
 
 
-def _frame_like(template: Any, values: np.ndarray, names: Sequence[str]) -> Any:
+def _new_series(native: Any, values: np.ndarray, dtype: Any = None) -> Any:
+    """Floats in the library of a frame or series."""
     import narwhals as nw
 
-    native = _named(template)
-    frame = nw.from_numpy(values, schema=list(names), backend=native.implementation)
-    fitting = [
-        frame[name].cast(dtype).alias(name)
-        for name, dtype in native.schema.items()
-        if dtype == nw.Float32 or (dtype != nw.Float64 and _unchanged(native[name], frame[name]))
-    ]
-    result = frame.with_columns(*fitting).to_native()
-    index = nw.maybe_get_index(native)
-    if index is not None:  # pandas and its kin
-        result.index, result.columns = index, template.columns
-    return result
+    backend = nw.from_native(native, allow_series=True).implementation
+    return nw.new_series("x", values, dtype or nw.Float64, backend=backend).to_native()
 
 
-def _unchanged(old: Any, new: Any) -> bool:
-    """Whether a column of numbers without holes came back with the values it had."""
-    import narwhals as nw
+def _framed(template: Any, series: list[Any]) -> Any:
+    """Native columns as a frame like the template: its names and index."""
+    if hasattr(template, "iloc"):
+        import pandas as pd
 
-    if not (old.dtype.is_numeric() or old.dtype == nw.Boolean) or old.null_count() or len(old) != len(new):
-        return False
-    return bool(np.array_equal(old.cast(nw.Float64).to_numpy(), new.to_numpy()))
+        columns = [
+            pd.Series(each.to_numpy() if each.dtype.kind == "f" else each.array, index=template.index) for each in series
+        ]
+        result = pd.concat(columns, axis=1) if columns else template.iloc[:, :0]
+        result.columns = template.columns
+        return result
+    if hasattr(template, "column_names"):
+        import pyarrow as pa
+
+        return pa.table(series, names=template.column_names)
+    import polars as pl
+
+    return pl.DataFrame([each.alias(name) for each, name in zip(series, template.columns, strict=True)])

@@ -1,0 +1,204 @@
+"""How the cells of a table are recorded: numbers with or without noise, values that occur again and again, categories.
+
+A value that occurs more than once, a count, a rank, a value below a detection limit say only that the
+clean number lies in an interval. Entries of such columns are logistic given z, so that an interval's mass has a
+closed form; a category has one entry for each of its values, and the decoder's means are its logits.
+"""
+
+from math import pi, sqrt
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Independent
+from torch.nn.functional import logsigmoid, one_hot
+
+from unfade.conditionals import Cells
+from unfade.corruption import Corruption, GaussianNoise
+from unfade.errors import InvalidData
+from unfade.observations import Observations
+from unfade.randomness import Normals
+from unfade.spaces import ModelSpace
+
+_UNIT = sqrt(3) / pi  # scale of a logistic density of sd 1
+_TINY = 1e-6
+
+
+def interval_log_mass(low: Tensor, high: Tensor) -> Tensor:
+    """log of the standard logistic density's mass between low and high.
+
+    sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)), which loses no digits anywhere.
+
+    >>> interval_log_mass(torch.tensor([-1e9, 30.0]), torch.tensor([0.0, 31.0])).exp()
+    tensor([5.0000e-01, 5.9150e-14])
+    """
+    return logsigmoid(high) + logsigmoid(-low) + torch.log(-torch.expm1(low - high))
+
+
+class RecordedCells(Cells):
+    """Entries of a table's row: Gaussian or logistic numbers, some within an interval or known; categories in groups.
+
+    stepped: which features are logistic, (features,); groups: (first, after last) feature of each category.
+    """
+
+    def __init__(
+        self, loc: Tensor, scale: Tensor, obs: Observations, known: Tensor, stepped: Tensor, groups: list[tuple[int, int]]
+    ):
+        super().__init__(loc, scale)
+        self.obs, self.known, self.stepped, self.groups = obs, known, stepped, groups
+
+    def at(self, normals: Tensor) -> Tensor:
+        """A draw: by inverse distribution functions, and for a category the largest logit with Gumbel noise on it."""
+        share = torch.special.ndtr(normals).clamp(_TINY, 1 - _TINY)
+        x = torch.where(self.stepped, self._logistic(share), super().at(normals))
+        for first, last in self.groups:
+            x[..., first:last] = _category(self.loc[..., first:last] - (-share[..., first:last].log()).log())
+        return torch.where(self.known, self.obs.values, x)
+
+    def _logistic(self, share: Tensor) -> Tensor:
+        """The value below which `share` of the density lies, between low and high where the entry is observed."""
+        scale = _UNIT * self.scale
+        if self.obs.low is None or self.obs.high is None:
+            return self.loc + scale * share.logit()
+        bounds = [
+            torch.where(self.obs.observed, end, far)
+            for end, far in ((self.obs.low, -torch.inf), (self.obs.high, torch.inf))
+        ]
+        below, above = (((end - self.loc) / scale).sigmoid() for end in bounds)
+        inside = (below + share * (above - below)).clamp(_TINY, 1 - _TINY)
+        return (self.loc + scale * inside.logit()).clamp(*bounds)
+
+
+def _category(score: Tensor) -> Tensor:
+    return one_hot(score.argmax(-1), score.shape[-1]).to(score.dtype)
+
+
+class Recording(Corruption):
+    """Cells of a table: missing or seen; numbers with Gaussian noise or without, within intervals, categories.
+
+    noise: on the numbers; none on stepped features and categories. steps: for each stepped feature where one
+    value ends and the next begins, and a point for each value. groups: (first, after last) feature of each category.
+    """
+
+    def __init__(
+        self, noise: GaussianNoise, features: int, steps: dict[int, tuple[Tensor, Tensor]], groups: list[tuple[int, int]]
+    ):
+        super().__init__()
+        self.noise = noise
+        stepped = torch.zeros(features, dtype=torch.bool)
+        stepped[list(steps)] = True
+        self.register_buffer("stepped", stepped)
+        self.groups = groups
+        self.stepped: Tensor
+        self.edges: Tensor
+        self.points: Tensor
+        self.number: Tensor
+        self.register_buffer("edges", _padded([edges for edges, _ in steps.values()]))
+        self.register_buffer("points", _padded([points for _, points in steps.values()]))
+        categorical = torch.zeros_like(stepped)
+        for first, last in groups:
+            categorical[first:last] = True
+        self.register_buffer("number", ~stepped & ~categorical)
+
+    @property
+    def exact(self) -> Tensor:  # type: ignore[override]
+        """Which features are seen as they are."""
+        return self.noise.exact | ~self.number
+
+    @property
+    def std(self) -> Tensor:
+        """The noise level of each feature."""
+        return torch.where(self.number, self.noise.std, 0.0)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the level is being learned."""
+        return self.noise.learned
+
+    def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:
+        """Noise on the numbers; stepped features are recorded as the value they are nearest to."""
+        noisy = self.noise.corrupt(clean, observed, normals).values
+        return Observations(torch.where(observed & ~self.number, self._snapped(clean), noisy), observed)
+
+    def _snapped(self, x: Tensor) -> Tensor:
+        """The points of the intervals that stepped features lie in; other features as they are."""
+        some = x[..., self.stepped].movedim(-1, 0).flatten(1)
+        points = self.points.gather(1, torch.searchsorted(self.edges, some.contiguous()))
+        snapped = x.clone()
+        snapped[..., self.stepped] = points.reshape(-1, *x.shape[:-1]).movedim(0, -1)
+        return snapped
+
+    def log_prob(self, obs: Observations, clean: Tensor, unknowns: Tensor | None = None) -> Tensor:
+        """Of the numbers; what is seen without noise adds nothing."""
+        return self.noise.log_prob(obs.only(self.number), clean, unknowns)
+
+    def marginal_log_prob(self, obs: Observations, clean: Independent) -> Tensor:
+        """Densities of numbers, masses of intervals and categories, over seen entries."""
+        base = clean.base_dist
+        total = self.noise.marginal_log_prob(obs.only(self.number), clean)
+        if obs.low is not None and obs.high is not None:
+            scale = _UNIT * base.scale
+            cells = interval_log_mass((obs.low - base.loc) / scale, (obs.high - base.loc) / scale)
+            total = total + torch.where(obs.observed & self.stepped, cells, 0.0).sum(-1)
+        for first, last in self.groups:
+            seen = obs.values[..., first:last] * obs.observed[..., first:last]
+            total = total + (seen * base.loc[..., first:last].log_softmax(-1)).sum(-1)
+        return total
+
+    def condition(self, obs: Observations, clean: Independent) -> Independent:
+        """Numbers by their noise; intervals by truncation; categories as seen."""
+        return self._recorded(obs, self.noise.condition(obs.only(self.number), clean))
+
+    def pin(self, obs: Observations, clean: Independent) -> Independent:
+        """What is seen exactly is known."""
+        return self._recorded(obs, self.noise.pin(obs.only(self.number), clean))
+
+    def _recorded(self, obs: Observations, clean: Independent) -> Independent:
+        base = clean.base_dist
+        known = obs.observed & ~self.number & ~self.stepped
+        cells = RecordedCells(base.loc, base.scale, obs, known, self.stepped, self.groups)
+        return Independent(cells, clean.reinterpreted_batch_ndims, validate_args=False)
+
+
+def _padded(rows: list[Tensor]) -> Tensor:
+    """Sorted rows of different lengths as one matrix; what is left over is infinite."""
+    longest = max((len(row) for row in rows), default=0)
+    padded = [torch.cat([row, row.new_full((longest - len(row),), torch.inf)]) for row in rows]
+    return torch.stack(padded) if padded else torch.zeros(0, 0)
+
+
+LEARNED = ("learn", "learn-by-column")
+
+
+def noise_levels(noise: Any, entries: int) -> Tensor | None:
+    """A user's `noise` as one standard deviation an entry; None where it is to be learned."""
+    if isinstance(noise, str):
+        if noise not in LEARNED:
+            raise InvalidData(f"noise must be None, a number, one a column, or one of {LEARNED}, got {noise!r}.")
+        return None
+    try:
+        std = torch.as_tensor(np.asarray(0.0 if noise is None else noise, dtype=np.float64)).flatten()
+    except (ValueError, TypeError):
+        raise InvalidData(f"noise must be a number, or one a column, got {noise!r}.") from None
+    if len(std) not in (1, entries):
+        raise InvalidData(f"noise must be one number, or one a column ({entries}), got {len(std)} numbers.")
+    if not bool((std >= 0).all() & torch.isfinite(std).all()):
+        raise InvalidData(f"noise is a standard deviation, so finite and at least 0, got {noise!r}.")
+    return std.expand(entries)
+
+
+def recording(noise: Any, space: ModelSpace) -> GaussianNoise | Recording:
+    """The corruption that a user's `noise` means in model space: None, a number, one a column, or one of LEARNED.
+
+    The level is started high when it is learned: it slides down to the smallest sd of any entry (started
+    below the truth it would stay there), so it is an upper bound where no column is free of its own spread.
+    """
+    others = torch.zeros(space.features - len(space.numbers))
+    std = noise_levels(noise, len(space.modelled))
+    if std is None:
+        levels = space.features if noise == "learn-by-column" else 1
+        gaussian = GaussianNoise(torch.full((levels,), 0.8 * space.spread), learn=True)
+    else:
+        gaussian = GaussianNoise(torch.cat([(std[space.numbers] / space.scale).float(), others]))
+    return gaussian if space.plain else Recording(gaussian, space.features, space.model_steps(), space.groups)

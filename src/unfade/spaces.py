@@ -1,0 +1,175 @@
+"""The way between the user's data and what a model sees: flat, scaled, steps and categories made explicit."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from unfade.observations import AT_ONCE, Observations, Scaling, by_columns, interval, variance
+
+FAR = 1e3  # stands for infinity in model space, where an infinite number would spoil gradients
+_VALUES = 1000  # values of a stepped entry that are told apart
+
+
+@dataclass(frozen=True)
+class ModelSpace:
+    """Entries of the user's data as features of a model.
+
+    event_shape: of one sample in the user's data; modelled: which entries the model sees, (entries,); the
+    others have `fill`: the only value ever seen there, or NaN where none was. Modelled numbers come first, one
+    feature each; then the categories, one feature for each value of `levels`. steps: entries whose values occur
+    again and again, and those values; whole: entries of whole numbers; bounds: the least and the largest value, (2,
+    entries), where they are limited.
+
+    >>> from unfade.observations import as_observations
+    >>> space = ModelSpace.fit(as_observations([[1.0, 5.0], [3.0, 5.0]]), "variance")
+    >>> space.modelled.tolist(), space.fill.tolist()
+    ([True, False], [nan, 5.0])
+    """
+
+    event_shape: tuple[int, ...]
+    scaling: Scaling
+    modelled: Tensor
+    fill: Tensor
+    spread: float  # sd of a modelled entry in model space, on average
+    steps: dict[int, Tensor]
+    levels: dict[int, int]
+    whole: Tensor
+    bounds: Tensor
+
+    @classmethod
+    def fit(
+        cls, obs: Observations, kind: str | None, exact: Tensor | None = None, levels: dict[int, int] | None = None,
+        whole: Tensor | None = None, bounds: Tensor | None = None,
+    ) -> "ModelSpace":  # fmt: skip
+        """From observed entries only; `kind` is one of SCALINGS, or None. exact: entries whose values carry no noise."""
+        flat = _flat(obs)
+        low, span = by_columns(interval, flat.values, flat.observed)
+        fill = torch.where(flat.observed.any(0) & (span == 0), low, torch.nan)
+        scaling, modelled = Scaling.fit(flat, kind), span > 0
+        levels = {entry: count for entry, count in (levels or {}).items() if modelled[entry]}
+        numbers = [e for e in modelled.nonzero().flatten().tolist() if e not in levels]
+        _, sd = by_columns(variance, flat.values, flat.observed)
+        spread = float((sd / scaling.scale)[numbers].mean()) if numbers else 1.0
+        found = {e: occurring_values(flat[:, e]) for e in numbers if exact is not None and exact[e]}
+        steps = {entry: values for entry, values in found.items() if values is not None}
+        if whole is None:
+            whole = torch.zeros_like(modelled)
+        if bounds is None:
+            bounds = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, len(modelled))
+        return cls(tuple(obs.event_shape), scaling, modelled, fill, spread, steps, levels, whole, bounds)
+
+    @property
+    def numbers(self) -> Tensor:
+        """The entries that are features one by one."""
+        chosen = self.modelled.clone()
+        chosen[list(self.levels)] = False
+        return chosen.nonzero().flatten()
+
+    @property
+    def groups(self) -> list[tuple[int, int]]:
+        """The first feature of each category and the one after its last."""
+        ends = torch.tensor([len(self.numbers), *self.levels.values()]).cumsum(0).tolist()
+        return list(pairwise(ends))
+
+    @property
+    def features(self) -> int:
+        """How many features the model sees."""
+        return len(self.numbers) + sum(self.levels.values())
+
+    @property
+    def plain(self) -> bool:
+        """Whether every feature is a number on a straight scale: then the mean of a feature is that of its entry."""
+        return not (self.steps or self.levels)
+
+    @property
+    def scale(self) -> Tensor:
+        """The unit of each number, in the user's units."""
+        return self.scaling.scale[self.numbers]
+
+    def model_steps(self) -> dict[int, tuple[Tensor, Tensor]]:
+        """For each stepped feature: where one value ends and the next begins, and the values; in model space."""
+        place = {entry: feature for feature, entry in enumerate(self.numbers.tolist())}
+        points = {e: (values - self.scaling.centre[e]) / self.scaling.scale[e] for e, values in self.steps.items()}
+        return {place[e]: (((z[1:] + z[:-1]) / 2).float(), z.float()) for e, z in points.items()}
+
+    def enter(self, obs: Observations) -> Observations:
+        """(samples, features) in model space."""
+        flat, height = _flat(obs), max(1, AT_ONCE // max(1, len(self.modelled)))
+        parts = [self._enter(flat[i : i + height]) for i in range(0, max(1, len(flat)), height)]
+        return Observations(*(torch.cat(tensors) for tensors in zip(*(p.parts() for p in parts), strict=True)))
+
+    def _enter(self, flat: Observations) -> Observations:
+        scaled, numbers = self.scaling.apply(Observations(flat.values, flat.observed)), self.numbers
+        values, observed = [scaled.values[:, numbers]], [flat.observed[:, numbers]]
+        ends = self._ends(flat, values[0])
+        for entry, count in self.levels.items():
+            seen = flat.observed[:, entry, None].expand(-1, count)
+            code = flat.values[:, entry].long().clamp(0, count - 1)
+            values.append(torch.nn.functional.one_hot(code, count) * seen.float())
+            observed.append(seen)
+        features = [torch.cat(values, 1), torch.cat(observed, 1)]
+        for far, end in zip((-FAR, FAR), ends, strict=False):
+            features.append(torch.cat([end, end.new_full((len(end), self.features - len(numbers)), far)], 1))
+        return Observations(*features)
+
+    def _ends(self, flat: Observations, values: Tensor) -> list[Tensor]:
+        """Low and high ends of what is known of each number; snaps the values of stepped features in place."""
+        if not self.steps:
+            return []
+        low, high = torch.full_like(values, -FAR), torch.full_like(values, FAR)
+        for feature, (edges, points) in self.model_steps().items():
+            which = torch.searchsorted(edges, values[:, feature].contiguous())
+            ends = torch.cat([edges.new_tensor([-FAR]), edges, edges.new_tensor([FAR])])
+            values[:, feature] = points[which] * flat.observed[:, self.numbers[feature]]
+            low[:, feature], high[:, feature] = ends[which], ends[which + 1]
+        return [low, high]
+
+    def leave(self, values: Tensor, obs: Observations, exact: Tensor) -> Tensor:
+        """Clean values (..., samples, features) in the user's units, (..., samples, *event).
+
+        `obs` are the observations they belong to: where they are exact (one flag a number), or not
+        modelled, the observed values come back untouched.
+        """
+        numbers = self.numbers
+        scaling = Scaling(self.scaling.centre[numbers], self.scale)
+        full = self.fill.expand(*values.shape[:-1], len(self.fill)).clone()
+        full[..., numbers] = scaling.undo(values[..., : len(numbers)])
+        for entry, known in self.steps.items():
+            full[..., entry] = known[torch.searchsorted((known[1:] + known[:-1]) / 2, full[..., entry].contiguous())]
+        for entry, (first, last) in zip(self.levels, self.groups, strict=True):
+            full[..., entry] = values[..., first:last].argmax(-1).double()
+        full = full.clamp(*self.bounds)
+        full = torch.where(self.whole, full.round(), full)
+        keep = torch.ones_like(self.modelled)
+        keep[numbers] = exact
+        flat = _flat(obs)
+        full = torch.where(flat.observed & keep, flat.values.double(), full)
+        return full.reshape(*values.shape[:-1], *self.event_shape)
+
+
+def occurring_values(column: Observations) -> Tensor | None:
+    """The values of a column, where they occur again and again: most more than once, or one in a twentieth of the cells.
+
+    Of more than a thousand, those that are most frequent and an even choice among the others.
+
+    >>> occurring_values(Observations(torch.tensor([0.0, 0.0, 1.5, 2.5]), torch.ones(4, dtype=torch.bool)))
+    tensor([0.0000, 1.5000, 2.5000], dtype=torch.float64)
+    """
+    values, counts = column.values[column.observed].double().unique(return_counts=True)
+    total = counts.sum()
+    if len(values) < 2 or not (
+        (counts.max() >= 0.05 * total and counts.max() > 1) or counts[counts > 1].sum() >= 0.5 * total
+    ):
+        return None
+    if len(values) <= _VALUES:
+        return values
+    frequent = counts >= counts.sort(descending=True).values[_VALUES // 2]
+    rest = (~frequent).nonzero().flatten()
+    chosen = rest[torch.linspace(0, len(rest) - 1, _VALUES // 2).long()] if len(rest) else rest
+    return values[torch.cat([frequent.nonzero().flatten()[:_VALUES], chosen]).sort().values]
+
+
+def _flat(obs: Observations) -> Observations:
+    return Observations(*(part.flatten(1) for part in obs.parts()))
