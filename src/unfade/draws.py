@@ -12,7 +12,8 @@ from unfade.tables import Column, Container
 class Draws:
     """Draws of the clean data, draw axis first, in the user's units.
 
-    values: (draws, samples, *event). Summaries and completed data sets come in the container the data
+    values: (draws, samples, *event); observed: which entries were seen, where that is known. Summaries and
+    completed data sets come in the container the data
     came in (array, tensor or data frame); iterating gives one completed data set after another.
 
     >>> import numpy as np
@@ -21,8 +22,9 @@ class Draws:
     (array([[2.]]), (array([[1.5]]), array([[2.5]])), 3)
     """
 
-    def __init__(self, values: np.ndarray, container: Container | None = None):
+    def __init__(self, values: np.ndarray, container: Container | None = None, observed: np.ndarray | None = None):
         self.values = values
+        self.observed = observed
         self._container = container or Container(None, None, np.dtype(values.dtype))
 
     @property
@@ -68,6 +70,34 @@ class Draws:
         codes = self.values[..., names.index(column)]
         return np.stack([(codes == code).mean(0) for code in range(len(values))], -1), values
 
+    def changes(self) -> Any:
+        """What became of each cell: "observed" (as it came), "denoised", "imputed", or "missing" where it still is."""
+        seen, same = self._seen(), (self.values == self.values[0]).all(0)
+        found = np.where(seen, np.where(same, "observed", "denoised"), "imputed")
+        return np.where(np.isnan(self.values[0]) & ~seen, "missing", found)
+
+    def shifted(self, shifts: dict[Any, float]) -> "Draws":
+        """The same draws with the missing cells of some columns higher or lower, in sds of the column's observed cells.
+
+        For cells that are missing because of what they hold, which no data can show: try what would have to be true.
+        """
+        seen, names = self._seen(), list(self.columns or range(self.values.shape[-1]))
+        values = np.array(self.values)
+        for name, shift in shifts.items():
+            if name not in names:
+                raise InvalidData(f"There is no column {name!r}. Columns are {names[:10]}.")
+            i = names.index(name)
+            if self._container.columns is not None and self._container.columns[i].discrete:
+                raise InvalidData(f"Column {name!r} holds no numbers that could be shifted. Choose one that does.")
+            spread = values[0, seen[:, i], i].std() if seen[:, i].any() else values[..., i].std()
+            values[:, ~seen[:, i], i] += shift * spread
+        return Draws(values, self._container, self.observed)
+
+    def _seen(self) -> np.ndarray:
+        if self.observed is None:
+            raise InvalidData("These draws do not know which cells were observed. Take them from Recoverer.sample.")
+        return self.observed
+
     def quantile(self, share: float) -> Any:
         """The value below which this share of each entry's draws lies."""
         if not 0 <= share <= 1:
@@ -92,7 +122,7 @@ class Draws:
 
 def middle(values: np.ndarray, columns: Sequence[Column] | None) -> np.ndarray:
     """The mean of draws (draws, samples, *event), and for categories and truth values the one that is drawn most."""
-    means = values.mean(0)
+    means = np.where((values == values[0]).all(0), values[0], values.mean(0))  # what never differs comes back as it is
     for i, column in enumerate(columns or ()):
         if column.discrete:
             codes = np.nan_to_num(values[..., i]).astype(int)

@@ -26,7 +26,7 @@ from unfade.observations import Observations, Scaling, as_observations
 from unfade.progress import progress_bar
 from unfade.recording import Recording, noise_levels, recording
 from unfade.spaces import ModelSpace
-from unfade.tables import Column, Container, open_container
+from unfade.tables import Column, Container, detection_limits, open_container
 from unfade.training import History, TrainingConfig
 
 
@@ -46,6 +46,9 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         "ordered", "category", or "excluded" (passed through as it is).
     bounds : dict or None
         Least and largest value of columns, by name (or number, for arrays): ``{"age": (0, 120)}``.
+    limits : dict or None
+        Detection limits of columns: with ``{"lead": ("<", 0.5)}`` all that is known of values up to 0.5 is that
+        they lie below it. In frames, cells such as ``<0.5`` say it themselves.
     scaling : {"variance", "interval", "joint-variance", "joint-interval"} or None
         How entries are brought to model space: by column, or jointly where all share a unit (images).
     refine : "auto" or int
@@ -98,6 +101,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         noise: Any = None,
         kinds: dict[str, str] | None = None,
         bounds: dict[Any, tuple[float | None, float | None]] | None = None,
+        limits: dict[Any, tuple[str, float]] | None = None,
         scaling: str | None = "variance",
         refine: int | str = "auto",
         max_steps: int | None = None,
@@ -113,6 +117,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.noise = noise
         self.kinds = kinds
         self.bounds = bounds
+        self.limits = limits
         self.scaling = scaling
         self.refine = refine
         self.max_steps = max_steps
@@ -138,7 +143,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         task = Task(
             space.enter(obs).to(self._device()),
             corruption,
-            self.architecture or method.architecture or architecture_for(len(obs), space.features),
+            self.architecture or method.architecture or architecture_for(len(obs), int(space.modelled.sum())),
             replace(config, steps=int(self.max_steps or config.steps)),
             seed,
             refine=self._refine(),
@@ -199,7 +204,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InvalidData(f"out must hold floating-point numbers of shape {shape}, got {draws.dtype} {draws.shape}.")
         drawn = partial(draw_blocks, draws=n_draws, seed=seed, refine=self._refine(refine))
         self._fill(draws, obs, container, rows, drawn)
-        return Draws(draws, container)
+        return Draws(draws, container, container.reorder(obs.observed.numpy().astype(float)) == 1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as one file (safetensors and JSON), whole or not at all."""
@@ -218,6 +223,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])] or None,
             "columns": self.columns_ and [asdict(column) for column in self.columns_],
             "levels": list(space.levels.items()),
+            "limited": space.limited,
             "noise": _to_json(self.noise_),
             "architecture": asdict(self.architecture_),
             "histories": [asdict(history) for history in self.histories_],
@@ -249,7 +255,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
         rec.space_ = ModelSpace(
             tuple(meta["event_shape"]), scaling, tensors["modelled"], tensors["fill"], meta["spread"],
-            dict(sorted(steps.items())), dict(meta["levels"]), tensors["whole"], tensors["bounds"],
+            dict(sorted(steps.items())), dict(meta["levels"]), tuple(meta["limited"]), tensors["whole"], tensors["bounds"],
         )  # fmt: skip
         columns = meta["columns"]
         rec.columns_ = columns and tuple(Column(**{**c, "categories": tuple(c["categories"])}) for c in columns)
@@ -312,7 +318,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not reset:
             check_is_fitted(self)
         data, container = open_container(X, None if reset else self.columns_, self.kinds if reset else None)
-        obs = as_observations(data, container.names)
+        obs = self._limited(X, as_observations(data, container.names), container)
         if not reset and self.columns_ is not None and container.names is not None:
             return self._matched(obs, container)
         try:  # scikit-learn's own record and check of the number and names of columns
@@ -327,6 +333,24 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"Expected samples of shape {self.space_.event_shape} as at fit, got {tuple(obs.event_shape)}."
             )
         return obs, container
+
+    def _limited(self, X: Any, obs: Observations, container: Container) -> Observations:
+        """Observations with what detection limits say."""
+        found = detection_limits(X, container.columns or ())
+        if found is None and not self.limits:
+            return obs
+        if found is None:
+            found = np.full(obs.values.shape, -np.inf), np.full(obs.values.shape, np.inf)
+        low, high = map(torch.from_numpy, found)
+        names: list[Any] = list(container.names or range(obs.event_shape[0]))
+        for name, pair in (self.limits or {}).items():
+            if name not in names or len(pair) != 2 or pair[0] not in ("<", ">"):
+                raise InvalidData(f"Expected limits such as {{{names[0]!r}: ('<', 0.5)}}, got {{{name!r}: {pair!r}}}.")
+            i, (sign, limit) = names.index(name), pair
+            beyond = obs.values[:, i] <= limit if sign == "<" else obs.values[:, i] >= limit
+            (high if sign == "<" else low)[beyond & obs.observed[:, i], i] = limit
+        free = low.isinf() & high.isinf()
+        return Observations(obs.values, obs.observed, *(torch.where(free, obs.values.double(), end) for end in (low, high)))
 
     def _matched(self, obs: Observations, container: Container) -> tuple[Observations, Container]:
         """Columns matched by name: results go back in the caller's order; columns not known before pass through."""
@@ -417,7 +441,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             part, target = obs[start : start + height], out[:, start : start + height]
             entered = self.space_.enter(part)
             target[:] = container.reorder(self.space_.leave(entered.values, part, exact).numpy())
-            open_ = ~(entered.observed[:, : len(exact)] & exact)
+            open_ = ~(entered.observed[:, : len(exact)] & exact) | part.within().flatten(1).any(1)[:, None]
             todo = (
                 (open_.any(1) | ~entered.observed[:, len(exact) :].all(1)).nonzero().flatten()
             )  # rows that need the model

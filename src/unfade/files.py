@@ -1,5 +1,6 @@
 """Tables and arrays on disk: CSV, Parquet, Feather, .npy, .npz, told apart by their ending."""
 
+import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -68,14 +69,16 @@ def check_output(path: str | os.PathLike[str]) -> None:
 def _format(path: Path) -> tuple[Callable[[Path], Any], Callable[[Any, Path], None]]:
     formats = {
         ".csv": (_read_csv, _write_csv),
+        ".csv.gz": (_read_csv, _write_csv_gz),
         ".parquet": (_read_parquet, _write_parquet),
         ".feather": (_read_feather, _write_feather),
         ".npy": (_read_array, _write_npy),
         ".npz": (_read_array, _write_npz),
     }
-    if path.suffix.lower() not in formats:
+    ending = path.suffix.lower() if path.suffix.lower() != ".gz" else "".join(path.suffixes[-2:]).lower()
+    if ending not in formats:
         raise InvalidFile(f"{path}: expected a name that ends in {', '.join(formats)}, got {path.suffix or 'no ending'!r}.")
-    return formats[path.suffix.lower()]
+    return formats[ending]
 
 
 def _read_csv(path: Path) -> Any:
@@ -95,6 +98,11 @@ def _write_csv(table: Any, path: Path) -> None:
         plain.writer(file, lineterminator="\n").writerow(table.column_names)
     with path.open("ab") as file:
         csv.write_csv(table, file, csv.WriteOptions(include_header=False, quoting_style="needed"))
+
+
+def _write_csv_gz(table: Any, path: Path) -> None:
+    _write_csv(table, path)
+    path.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
 
 
 def _read_parquet(path: Path) -> Any:
@@ -144,10 +152,12 @@ def _write_npz(table: Any, path: Path) -> None:
 def _as_arrow(table: Any) -> Any:
     """An array as a table with columns 0, 1, ...; missing entries as nulls."""
     import pyarrow as pa
+    from pyarrow import compute
 
     if isinstance(table, np.ndarray):
         table = pa.table({str(i): column for i, column in enumerate(table.T)})
-    columns = [pa.array(np.asarray(column), from_pandas=True) for column in table.columns]
+    nothing = [compute.is_null(column, nan_is_null=True) for column in table.columns]
+    columns = [compute.if_else(no, pa.scalar(None, c.type), c) for no, c in zip(nothing, table.columns, strict=True)]
     return pa.table(columns, names=table.column_names)
 
 

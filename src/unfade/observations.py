@@ -37,6 +37,12 @@ class Observations:
         """The tensors there are, in their order: Observations(*parts) is the same."""
         return [part for part in (getattr(self, field.name) for field in fields(self)) if part is not None]
 
+    def within(self) -> Tensor:
+        """Which entries are known to lie in an interval only."""
+        if self.low is None or self.high is None:
+            return torch.zeros_like(self.observed)
+        return self.observed & (self.low < self.high)
+
     @property
     def event_shape(self) -> torch.Size:
         """Shape of one sample."""

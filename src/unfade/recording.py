@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Independent
-from torch.nn.functional import logsigmoid, one_hot
+from torch.nn.functional import logsigmoid
 
 from unfade.conditionals import Cells
 from unfade.corruption import Corruption, GaussianNoise
@@ -23,6 +23,7 @@ from unfade.spaces import ModelSpace
 
 _UNIT = sqrt(3) / pi  # scale of a logistic density of sd 1
 _TINY = 1e-6
+_MOST = 30.0  # logits beyond are as good as certain
 
 
 def interval_log_mass(low: Tensor, high: Tensor) -> Tensor:
@@ -31,7 +32,7 @@ def interval_log_mass(low: Tensor, high: Tensor) -> Tensor:
     sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)), which loses no digits anywhere.
 
     >>> interval_log_mass(torch.tensor([-1e9, 30.0]), torch.tensor([0.0, 31.0])).exp()
-    tensor([5.0000e-01, 5.9150e-14])
+    tensor([5.0000e-01, 5.9151e-14])
     """
     return logsigmoid(high) + logsigmoid(-low) + torch.log(-torch.expm1(low - high))
 
@@ -39,21 +40,22 @@ def interval_log_mass(low: Tensor, high: Tensor) -> Tensor:
 class RecordedCells(Cells):
     """Entries of a table's row: Gaussian or logistic numbers, some within an interval or known; categories in groups.
 
-    stepped: which features are logistic, (features,); groups: (first, after last) feature of each category.
+    stepped: which features are logistic, (features,); members: the features of each category, (categories, most),
+    the first one again where there are fewer.
     """
 
-    def __init__(
-        self, loc: Tensor, scale: Tensor, obs: Observations, known: Tensor, stepped: Tensor, groups: list[tuple[int, int]]
-    ):
+    def __init__(self, loc: Tensor, scale: Tensor, obs: Observations, known: Tensor, stepped: Tensor, members: Tensor):
         super().__init__(loc, scale)
-        self.obs, self.known, self.stepped, self.groups = obs, known, stepped, groups
+        self.obs, self.known, self.stepped, self.members = obs, known, stepped, members
 
     def at(self, normals: Tensor) -> Tensor:
         """A draw: by inverse distribution functions, and for a category the largest logit with Gumbel noise on it."""
         share = torch.special.ndtr(normals).clamp(_TINY, 1 - _TINY)
         x = torch.where(self.stepped, self._logistic(share), super().at(normals))
-        for first, last in self.groups:
-            x[..., first:last] = _category(self.loc[..., first:last] - (-share[..., first:last].log()).log())
+        if len(self.members):
+            score = self.loc.clamp(-_MOST, _MOST) - (-share.log()).log()
+            largest = score[..., self.members].amax(-1)
+            x[..., self.members] = (score[..., self.members] == largest[..., None]).to(x.dtype)
         return torch.where(self.known, self.obs.values, x)
 
     def _logistic(self, share: Tensor) -> Tensor:
@@ -68,10 +70,6 @@ class RecordedCells(Cells):
         below, above = (((end - self.loc) / scale).sigmoid() for end in bounds)
         inside = (below + share * (above - below)).clamp(_TINY, 1 - _TINY)
         return (self.loc + scale * inside.logit()).clamp(*bounds)
-
-
-def _category(score: Tensor) -> Tensor:
-    return one_hot(score.argmax(-1), score.shape[-1]).to(score.dtype)
 
 
 class Recording(Corruption):
@@ -89,17 +87,25 @@ class Recording(Corruption):
         stepped = torch.zeros(features, dtype=torch.bool)
         stepped[list(steps)] = True
         self.register_buffer("stepped", stepped)
-        self.groups = groups
         self.stepped: Tensor
+        self.members: Tensor
+        self.ones: Tensor
+        self.where_stepped: Tensor
         self.edges: Tensor
         self.points: Tensor
         self.number: Tensor
         self.register_buffer("edges", _padded([edges for edges, _ in steps.values()]))
         self.register_buffer("points", _padded([points for _, points in steps.values()]))
-        categorical = torch.zeros_like(stepped)
-        for first, last in groups:
-            categorical[first:last] = True
-        self.register_buffer("number", ~stepped & ~categorical)
+        most = max((last - first for first, last in groups), default=0)
+        places = [[*range(first, last), *[first] * (most - last + first)] for first, last in groups]
+        self.register_buffer("members", torch.tensor(places, dtype=torch.long).reshape(len(groups), most))
+        self.categorical = sum(last - first for first, last in groups)  # they stand last
+        owner = torch.repeat_interleave(torch.tensor([last - first for first, last in groups], dtype=torch.long))
+        self.register_buffer("ones", torch.nn.functional.one_hot(owner, max(1, len(groups))).float())
+        number = ~stepped
+        number[features - self.categorical :] = False
+        self.register_buffer("number", number)
+        self.register_buffer("where_stepped", torch.tensor(list(steps), dtype=torch.long))
 
     @property
     def exact(self) -> Tensor:  # type: ignore[override]
@@ -135,15 +141,17 @@ class Recording(Corruption):
 
     def marginal_log_prob(self, obs: Observations, clean: Independent) -> Tensor:
         """Densities of numbers, masses of intervals and categories, over seen entries."""
-        base = clean.base_dist
+        loc, scale = clean.base_dist.loc, clean.base_dist.scale
         total = self.noise.marginal_log_prob(obs.only(self.number), clean)
         if obs.low is not None and obs.high is not None:
-            scale = _UNIT * base.scale
-            cells = interval_log_mass((obs.low - base.loc) / scale, (obs.high - base.loc) / scale)
-            total = total + torch.where(obs.observed & self.stepped, cells, 0.0).sum(-1)
-        for first, last in self.groups:
-            seen = obs.values[..., first:last] * obs.observed[..., first:last]
-            total = total + (seen * base.loc[..., first:last].log_softmax(-1)).sum(-1)
+            unit, centre = _UNIT * scale[..., self.where_stepped], loc[..., self.where_stepped]
+            ends = [(end[..., self.where_stepped] - centre) / unit for end in (obs.low, obs.high)]
+            total = total + torch.where(obs.observed[..., self.where_stepped], interval_log_mass(*ends), 0.0).sum(-1)
+        if self.categorical:
+            first = loc.shape[-1] - self.categorical
+            logits = loc[..., first:].clamp(-_MOST, _MOST)
+            mass = obs.values[..., first:] * logits @ self.ones - (logits.exp() @ self.ones).log()
+            total = total + torch.where(obs.observed[..., self.members[:, 0]], mass, 0.0).sum(-1)
         return total
 
     def condition(self, obs: Observations, clean: Independent) -> Independent:
@@ -157,7 +165,7 @@ class Recording(Corruption):
     def _recorded(self, obs: Observations, clean: Independent) -> Independent:
         base = clean.base_dist
         known = obs.observed & ~self.number & ~self.stepped
-        cells = RecordedCells(base.loc, base.scale, obs, known, self.stepped, self.groups)
+        cells = RecordedCells(base.loc, base.scale, obs, known, self.stepped, self.members)
         return Independent(cells, clean.reinterpreted_batch_ndims, validate_args=False)
 
 

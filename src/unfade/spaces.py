@@ -19,8 +19,9 @@ class ModelSpace:
     event_shape: of one sample in the user's data; modelled: which entries the model sees, (entries,); the
     others have `fill`: the only value ever seen there, or NaN where none was. Modelled numbers come first, one
     feature each; then the categories, one feature for each value of `levels`. steps: entries whose values occur
-    again and again, and those values; whole: entries of whole numbers; bounds: the least and the largest value, (2,
-    entries), where they are limited.
+    again and again, and those values; limited: entries with detection limits, which take any value, though cells
+    without a limit are known to the distance between `steps`; whole: entries of whole numbers; bounds: the least and
+    the largest value, (2, entries).
 
     >>> from unfade.observations import as_observations
     >>> space = ModelSpace.fit(as_observations([[1.0, 5.0], [3.0, 5.0]]), "variance")
@@ -35,6 +36,7 @@ class ModelSpace:
     spread: float  # sd of a modelled entry in model space, on average
     steps: dict[int, Tensor]
     levels: dict[int, int]
+    limited: tuple[int, ...]
     whole: Tensor
     bounds: Tensor
 
@@ -52,13 +54,14 @@ class ModelSpace:
         numbers = [e for e in modelled.nonzero().flatten().tolist() if e not in levels]
         _, sd = by_columns(variance, flat.values, flat.observed)
         spread = float((sd / scaling.scale)[numbers].mean()) if numbers else 1.0
-        found = {e: occurring_values(flat[:, e]) for e in numbers if exact is not None and exact[e]}
+        limited = tuple(e for e in numbers if flat[:, e].within().any())
+        found = {e: occurring_values(flat[:, e], e in limited) for e in numbers if exact is not None and exact[e]}
         steps = {entry: values for entry, values in found.items() if values is not None}
         if whole is None:
             whole = torch.zeros_like(modelled)
         if bounds is None:
             bounds = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, len(modelled))
-        return cls(tuple(obs.event_shape), scaling, modelled, fill, spread, steps, levels, whole, bounds)
+        return cls(tuple(obs.event_shape), scaling, modelled, fill, spread, steps, levels, limited, whole, bounds)
 
     @property
     def numbers(self) -> Tensor:
@@ -121,9 +124,20 @@ class ModelSpace:
         low, high = torch.full_like(values, -FAR), torch.full_like(values, FAR)
         for feature, (edges, points) in self.model_steps().items():
             which = torch.searchsorted(edges, values[:, feature].contiguous())
-            ends = torch.cat([edges.new_tensor([-FAR]), edges, edges.new_tensor([FAR])])
-            values[:, feature] = points[which] * flat.observed[:, self.numbers[feature]]
+            entry = int(self.numbers[feature])
+            far = FAR * edges.new_tensor([-1.0, 1.0])
+            if entry in self.limited:  # the outermost values are no further known than the others
+                far = 2 * points[[0, -1]] - edges[[0, -1]]
+            ends = torch.cat([far[:1], edges, far[1:]])
+            values[:, feature] = points[which] * flat.observed[:, entry]
             low[:, feature], high[:, feature] = ends[which], ends[which + 1]
+        for entry in self.limited:
+            feature = int((self.numbers == entry).nonzero())
+            for end, given in ((low, flat.low), (high, flat.high)):
+                if given is not None:
+                    scaled = (given[:, entry] - self.scaling.centre[entry]) / self.scaling.scale[entry]
+                    within = flat[:, entry].within()
+                    end[:, feature] = torch.where(within, scaled.clamp(-FAR, FAR).float(), end[:, feature])
         return [low, high]
 
     def leave(self, values: Tensor, obs: Observations, exact: Tensor) -> Tensor:
@@ -137,6 +151,8 @@ class ModelSpace:
         full = self.fill.expand(*values.shape[:-1], len(self.fill)).clone()
         full[..., numbers] = scaling.undo(values[..., : len(numbers)])
         for entry, known in self.steps.items():
+            if entry in self.limited:
+                continue
             full[..., entry] = known[torch.searchsorted((known[1:] + known[:-1]) / 2, full[..., entry].contiguous())]
         for entry, (first, last) in zip(self.levels, self.groups, strict=True):
             full[..., entry] = values[..., first:last].argmax(-1).double()
@@ -145,23 +161,23 @@ class ModelSpace:
         keep = torch.ones_like(self.modelled)
         keep[numbers] = exact
         flat = _flat(obs)
-        full = torch.where(flat.observed & keep, flat.values.double(), full)
+        full = torch.where(flat.observed & keep & ~flat.within(), flat.values.double(), full)
         return full.reshape(*values.shape[:-1], *self.event_shape)
 
 
-def occurring_values(column: Observations) -> Tensor | None:
+def occurring_values(column: Observations, whatever: bool = False) -> Tensor | None:
     """The values of a column, where they occur again and again: most more than once, or one in a twentieth of the cells.
 
-    Of more than a thousand, those that are most frequent and an even choice among the others.
+    Of more than a thousand, those that are most frequent and an even choice among the others. whatever: in any case.
 
     >>> occurring_values(Observations(torch.tensor([0.0, 0.0, 1.5, 2.5]), torch.ones(4, dtype=torch.bool)))
     tensor([0.0000, 1.5000, 2.5000], dtype=torch.float64)
     """
-    values, counts = column.values[column.observed].double().unique(return_counts=True)
-    total = counts.sum()
-    if len(values) < 2 or not (
-        (counts.max() >= 0.05 * total and counts.max() > 1) or counts[counts > 1].sum() >= 0.5 * total
-    ):
+    values, counts = column.values[column.observed & ~column.within()].double().unique(return_counts=True)
+    if len(values) < 2:
+        return None
+    total, most = counts.sum(), counts.max()
+    if not (whatever or (most > 1 and most >= 0.05 * total) or counts[counts > 1].sum() >= 0.5 * total):
         return None
     if len(values) <= _VALUES:
         return values

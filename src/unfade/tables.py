@@ -290,7 +290,8 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
         return _new_series(series.to_native(), codes, series.dtype)
     old = _codes(series, column)
     new = np.where(np.isnan(codes), np.nan, codes if column.kind == "number" else np.round(codes))
-    changed = (old != new) & ~np.isnan(new) & ~(np.isnan(old) & np.isnan(new))
+    empty = series.is_null().to_numpy().astype(bool)
+    changed = ~np.isnan(new) & (empty | (~np.isnan(old) & (old != new)))  # a category not known before stays
     if not changed.any():
         return series.to_native()
     values = series.to_list()

@@ -1,0 +1,182 @@
+"""What people do with draws: Rubin's rules, other models fitted on every draw, and what if the missing differ."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from unfade.draws import Draws
+from unfade.errors import InvalidData
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Results of the same analysis of many completed data sets as one, each an array with one number a coefficient.
+
+    df: degrees of freedom of Barnard and Rubin; riv: relative increase in variance from what is missing; lambda_: share
+    of the variance that is due to it; fmi: fraction of missing information.
+    """
+
+    estimate: np.ndarray
+    std_error: np.ndarray
+    df: np.ndarray
+    riv: np.ndarray
+    lambda_: np.ndarray
+    fmi: np.ndarray
+    names: tuple[str, ...] | None = None
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the confidence interval of each coefficient."""
+        from scipy.stats import t
+
+        reach = t.ppf((1 + level) / 2, self.df) * self.std_error
+        return self.estimate - reach, self.estimate + reach
+
+    @property
+    def p_value(self) -> np.ndarray:
+        """Of the test that a coefficient is 0."""
+        from scipy.stats import t
+
+        return 2 * t.sf(np.abs(self.estimate / self.std_error), self.df)
+
+    def __str__(self) -> str:
+        low, high = self.interval()
+        names = self.names or tuple(str(i) for i in range(len(self.estimate)))
+        width = max(len(name) for name in names)
+        columns = zip(names, self.estimate, self.std_error, low, high, self.fmi, strict=True)
+        head = f"{'':{width}}  estimate  std error      95 % interval         fmi"
+        return "\n".join(
+            [head, *(f"{n:{width}}{e:10.4g}{s:11.4g}   [{a:9.4g}, {b:9.4g}]{f:8.3f}" for n, e, s, a, b, f in columns)]
+        )
+
+
+def pool(results: Iterable[Any], df: float | None = None) -> Pooled:
+    """Rubin's rules: one estimate with its standard error from the same analysis of many completed data sets.
+
+    results: fitted results of statsmodels, or pairs of estimates and their variances (numbers or arrays, one
+    a coefficient). df: degrees of freedom that the analysis has on complete data; taken from the results where they
+    tell it, else unlimited. Degrees of freedom by Barnard and Rubin (1999).
+
+    >>> pooled = pool([(1.0, 0.1), (1.2, 0.1), (0.8, 0.1)])
+    >>> float(pooled.estimate[0].round(3)), float(pooled.std_error[0].round(3)), float(pooled.fmi[0].round(2))
+    (1.0, 0.392, 0.41)
+    """
+    fits = list(results)
+    if len(fits) < 2:
+        raise InvalidData(f"Rubin's rules need at least 2 results, got {len(fits)}. Draw more completed data sets.")
+    pairs = [_estimate(fit) for fit in fits]
+    Q, U = (
+        np.stack([np.atleast_1d(np.asarray(part, dtype=float)) for part in parts]) for parts in zip(*pairs, strict=True)
+    )
+    if Q.shape != U.shape or not (np.isfinite(Q).all() and (U > 0).all()):
+        raise InvalidData(
+            "Expected finite estimates, each with a positive variance, of the same coefficients in all results."
+        )
+    if df is None:
+        df = min((float(getattr(fit, "df_resid", np.inf)) for fit in fits), default=np.inf)
+    m = len(Q)
+    estimate, within, between = Q.mean(0), U.mean(0), (1 + 1 / m) * Q.var(0, ddof=1)
+    total = within + between
+    riv, lambda_ = between / within, between / total
+    freedom = _barnard_rubin(m, np.maximum(lambda_, 1e-4), df)
+    fmi = (riv + 2 / (freedom + 3)) / (riv + 1)
+    names = getattr(getattr(fits[0], "params", None), "index", None)
+    return Pooled(estimate, np.sqrt(total), freedom, riv, lambda_, fmi, None if names is None else tuple(map(str, names)))
+
+
+def _estimate(fit: Any) -> tuple[Any, Any]:
+    """Coefficients and their variances."""
+    if isinstance(fit, tuple):
+        if len(fit) != 2:
+            raise InvalidData(f"Expected pairs of estimates and their variances, got {len(fit)} parts.")
+        return fit
+    if not hasattr(fit, "params") or not hasattr(fit, "bse"):
+        raise InvalidData(
+            f"Expected results of statsmodels or pairs (estimate, variance), got {type(fit).__name__}. "
+            "Give (coefficients, squares of their standard errors)."
+        )
+    return np.asarray(fit.params), np.asarray(fit.bse) ** 2
+
+
+def _barnard_rubin(m: int, lambda_: np.ndarray, complete: float) -> np.ndarray:
+    old = (m - 1) / lambda_**2
+    if np.isinf(complete):
+        return old
+    observed = (complete + 1) / (complete + 3) * complete * (1 - lambda_)
+    return old * observed / (old + observed)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What models fitted on draws predict: values (draws, samples); classes, where they are classes."""
+
+    values: np.ndarray
+    classes: np.ndarray | None = None
+
+    def mean(self) -> np.ndarray:
+        """Mean over draws, (samples,)."""
+        return self.values.mean(0)
+
+    def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the central interval of each sample, for what is missing alone: the model's own error is not in it."""
+        low, high = np.quantile(self.values, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        return low, high
+
+    def votes(self) -> np.ndarray:
+        """Share of draws that each class gets, (samples, classes)."""
+        if self.classes is None:
+            raise InvalidData("Votes are for classifiers; these predictions are numbers. Use mean or interval.")
+        return np.stack([(self.values == each).mean(0) for each in self.classes], -1)
+
+    def likeliest(self) -> np.ndarray:
+        """The class with the most votes, (samples,)."""
+        return np.asarray(self.classes)[self.votes().argmax(-1)]
+
+
+def propagate(draws: Draws, estimator: Any, y: Any, at: Draws | None = None) -> Predictions:
+    """Fit an estimator on every completed data set, and predict for every draw of other rows.
+
+    draws: of the rows that `y` belongs to; at: draws of the rows to predict for (those same rows where not
+    given), as many as `draws`. For an honest score, `cross_propagate` predicts rows that nothing was fitted on.
+    """
+    where = draws if at is None else at
+    if len(where) != len(draws):
+        raise InvalidData(f"Expected as many draws to predict for as to fit on ({len(draws)}), got {len(where)}.")
+    fitted = [clone(estimator).fit(X, y) for X in draws]
+    values = np.stack([model.predict(X) for model, X in zip(fitted, where, strict=True)])
+    return Predictions(values, getattr(fitted[0], "classes_", None))
+
+
+def cross_propagate(recoverer: Any, estimator: Any, X: Any, y: Any, cv: Any = 5, n_draws: int = 20) -> Predictions:
+    """Predictions for every row from folds that it is not in: recoverer and estimator are fitted on the others alone."""
+    from sklearn.model_selection import check_cv
+    from sklearn.utils import _safe_indexing
+
+    y = np.asarray(y)
+    splitter = check_cv(cv, y, classifier=hasattr(estimator, "classes_") or hasattr(estimator, "predict_proba"))
+    values: np.ndarray | None = None
+    for train, test in splitter.split(np.zeros(len(y)), y):
+        inside, outside = _safe_indexing(X, train), _safe_indexing(X, test)
+        fitted = clone(recoverer).fit(inside)
+        found = propagate(fitted.sample(inside, n_draws), estimator, y[train], fitted.sample(outside, n_draws))
+        if values is None:
+            values = np.empty((n_draws, len(y)), dtype=found.values.dtype)
+        values[:, test] = found.values
+    if values is None:
+        raise InvalidData("Cross-validation needs at least one fold.")
+    return Predictions(values, np.unique(y) if found.classes is not None else None)
+
+
+def tipping_points(
+    draws: Draws,
+    column: str,
+    analyse: Callable[[Any], Any],
+    shifts: Sequence[float] = (-1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0),
+) -> list[tuple[float, Pooled]]:
+    """The pooled result of an analysis if the missing cells of a column were higher or lower than drawn.
+
+    analyse: from a completed data set to what `pool` takes; shifts: in standard deviations of the column.
+    """
+    return [(shift, pool(analyse(table) for table in draws.shifted({column: shift}))) for shift in shifts]

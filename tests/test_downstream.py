@@ -1,0 +1,123 @@
+"""Rubin's rules against mice, and models fitted on draws."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from unfade import Recoverer
+from unfade.downstream import Predictions, cross_propagate, pool, propagate, tipping_points
+from unfade.draws import Draws
+from unfade.errors import InvalidData
+from unfade.tables import open_container
+
+MICE = json.loads((Path(__file__).parent / "golden" / "mice_pool.json").read_text())  # made with mice 3.15.0
+
+
+@pytest.mark.parametrize("case", MICE, ids=[case["name"] for case in MICE])
+def test_pooling_is_that_of_mice(case):
+    pooled = pool(list(zip(case["estimates"], case["variances"], strict=True)), df=case["dfcom"])
+    for name in ("estimate", "std_error", "df", "riv", "fmi"):
+        assert np.allclose(getattr(pooled, name), case[name], rtol=1e-6), name
+    assert np.allclose(pooled.lambda_, case["lambda"], rtol=1e-6)
+    low, high = pooled.interval(0.95)
+    assert np.allclose(low, case["low"], rtol=1e-6)
+    assert np.allclose(high, case["high"], rtol=1e-6)
+    assert np.allclose(pooled.p_value, case["p_value"], rtol=1e-6)
+
+
+def test_results_of_statsmodels_are_taken_as_they_are():
+    names = pd.Index(["const", "x"])
+    fits = [
+        SimpleNamespace(params=pd.Series([1.0 + i, 2.0], names), bse=pd.Series([0.5, 0.1], names), df_resid=40)
+        for i in range(3)
+    ]
+    pooled = pool(fits)
+    same = pool([(np.array([1.0 + i, 2.0]), np.array([0.25, 0.01])) for i in range(3)], df=40)
+    assert np.allclose(pooled.df, same.df)
+    assert pooled.names == ("const", "x")
+    assert "const" in str(pooled)
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        ([(1.0, 1.0)], "at least 2"),
+        ([(1.0, 1.0), (1.0, -1.0)], "positive variance"),
+        ([(1.0, 1.0, 2.0)] * 2, "got 3 parts"),
+        ([object()] * 2, "got object"),
+    ],
+)
+def test_what_cannot_be_pooled_is_said(results, message):
+    with pytest.raises(InvalidData, match=message):
+        pool(results)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3)) @ rng.normal(size=(3, 3))
+    y = X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=120)
+    return np.where(rng.random(X.shape) < 0.2, np.nan, X), y
+
+
+def test_predictions_are_distributions_over_draws(table):
+    X, y = table
+    draws = Recoverer(max_steps=100, random_state=0, verbose=0).fit(X).sample(X, 6)
+    found = propagate(draws, LinearRegression(), y)
+    assert found.values.shape == (6, 120)
+    expected = LinearRegression().fit(draws[2], y).predict(draws[2])
+    assert np.allclose(found.values[2], expected)
+    low, high = found.interval(0.9)
+    assert (low <= found.mean()).all()
+    assert (found.mean() <= high).all()
+    with pytest.raises(InvalidData, match="Votes are for classifiers"):
+        found.votes()
+    with pytest.raises(InvalidData, match="as many draws"):
+        propagate(draws, LinearRegression(), y, Draws(draws.values[:2]))
+
+
+def test_classifiers_vote(table):
+    X, y = table
+    draws = Recoverer(max_steps=100, random_state=0, verbose=0).fit(X).sample(X, 6)
+    found = propagate(draws, LogisticRegression(), np.where(y > 0, "up", "down"))
+    assert found.votes().shape == (120, 2)
+    assert np.allclose(found.votes().sum(1), 1)
+    assert set(found.likeliest()) <= {"up", "down"}
+    by_hand = Predictions(np.array([["a", "b"], ["a", "a"], ["b", "b"]]), np.array(["a", "b"]))
+    assert np.allclose(by_hand.votes(), [[2 / 3, 1 / 3], [1 / 3, 2 / 3]])
+    assert by_hand.likeliest().tolist() == ["a", "b"]
+
+
+def test_cross_validation_sees_nothing_of_the_rows_it_predicts(table):
+    X, y = table
+    seen = []
+
+    class Spy(Recoverer):
+        def fit(self, X, y=None):
+            seen.append(X.copy())
+            return super().fit(X)
+
+    found = cross_propagate(Spy(max_steps=50, random_state=0, verbose=0), LinearRegression(), X, y, cv=3, n_draws=4)
+    assert found.values.shape == (4, 120)
+    assert [len(part) for part in seen] == [80, 80, 80]
+    assert np.isfinite(found.values).all()
+
+
+def test_shifts_move_only_what_was_missing():
+    frame = pd.DataFrame({"a": [1.0, 3.0, np.nan], "b": [1.0, 2.0, 3.0]})
+    array, container = open_container(frame)
+    values = np.stack([np.where(np.isnan(array), fill, array) for fill in (2.0, 4.0)])
+    draws = Draws(values, container, ~np.isnan(array))
+    moved = draws.shifted({"a": 0.5})
+    assert np.allclose(moved.values[:, :2], values[:, :2])
+    assert np.allclose(moved.values[:, 2, 0], [2.5, 4.5])  # the sd of the observed 1 and 3 is 1
+    table = tipping_points(draws, "a", lambda t: (t["a"].mean(), 1.0), shifts=(0.0, 3.0))
+    assert [shift for shift, _ in table] == [0.0, 3.0]
+    assert table[1][1].estimate - table[0][1].estimate == pytest.approx(1.0)
+    with pytest.raises(InvalidData, match="no column 'c'"):
+        draws.shifted({"c": 1.0})

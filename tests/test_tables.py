@@ -1,0 +1,263 @@
+"""Tables as people have them: kinds of columns, what comes back, rules for what was not there at fit."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch.distributions import Independent
+
+from unfade import DataNotice, InvalidData, Recoverer
+from unfade.conditionals import Cells
+from unfade.corruption import GaussianNoise
+from unfade.observations import Observations, as_observations
+from unfade.recording import Recording, interval_log_mass
+from unfade.spaces import ModelSpace
+from unfade.tables import open_container
+
+
+def quick(**parameters):
+    return Recoverer(**{"max_steps": 60, "random_state": 0, "verbose": 0, "device": "cpu", **parameters})
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """A frame with a column of each kind and holes in all of them but the key."""
+    rng = np.random.default_rng(0)
+    rows, size = 80, rng.normal(size=80)
+    frame = pd.DataFrame(
+        {
+            "key": [f"row {i}" for i in range(rows)],
+            "size": size,
+            "count": rng.poisson(np.exp(size / 2)).astype(float),
+            "grade": pd.Categorical.from_codes(rng.integers(0, 3, rows), ["low", "mid", "high"], ordered=True),
+            "town": np.array(["Oslo", "Rome", "Lima"])[rng.integers(0, 3, rows)],
+            "sick": rng.random(rows) < 0.5,
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 1000, rows), unit="D"),
+        },
+        index=pd.Index(range(100, 180), name="id"),
+    )
+    frame["sick"] = frame["sick"].astype("boolean")
+    for name in frame.columns[1:]:
+        frame.loc[frame.index[rng.random(rows) < 0.2], name] = None
+    return frame
+
+
+def test_kinds_are_found(mixed):
+    _, container = open_container(mixed)
+    kinds = [column.kind for column in container.columns]
+    assert kinds == ["excluded", "number", "whole", "ordered", "category", "boolean", "date"]
+    assert container.columns[3].categories == ("low", "mid", "high")
+    assert container.columns[4].categories == ("Lima", "Oslo", "Rome")
+    _, other = open_container(mixed, kinds={"town": "excluded", "count": "category"})
+    assert [column.kind for column in other.columns][2:5:2] == ["category", "excluded"]
+    with pytest.raises(InvalidData, match="cannot be of kind 'number'"):
+        open_container(mixed, kinds={"town": "number"})
+    with pytest.raises(InvalidData, match="Kinds of columns are"):
+        open_container(mixed, kinds={"town": "city"})
+    with pytest.raises(InvalidData, match="which are not there"):
+        open_container(mixed, kinds={"village": "category"})
+
+
+def check_filled(before, after):
+    """Everything filled, nothing that was there changed, dtypes and names as before."""
+    for name in before.columns:
+        old, new = before[name], after[name]
+        assert new.dtype == old.dtype, name
+        assert not new.isna().any(), name
+        assert (new[old.notna()] == old[old.notna()]).all(), name
+
+
+def test_a_mixed_frame_comes_back_filled(mixed):
+    rec = quick().fit(mixed)
+    clean, draws = rec.transform(mixed), rec.sample(mixed, 5)
+    check_filled(mixed, clean)
+    assert clean.index.equals(mixed.index)
+    for table in draws:
+        check_filled(mixed, table)
+        assert (table["count"] == table["count"].round()).all()
+    probabilities, values = draws.probabilities("town")
+    assert values == ("Lima", "Oslo", "Rome")
+    assert np.allclose(probabilities.sum(1), 1)
+    assert set(draws.changes().ravel()) == {"observed", "imputed", "missing"}  # the key is not modelled
+    assert draws.std()["town"].between(0, 1).all()
+    assert draws.quantile(0.5)["grade"].dtype == mixed["grade"].dtype
+    with pytest.raises(InvalidData, match="holds numbers"):
+        draws.probabilities("size")
+
+
+def test_a_mixed_model_is_saved_whole(mixed, tmp_path):
+    rec = quick().fit(mixed)
+    rec.save(tmp_path / "m.unfade")
+    again = Recoverer.load(tmp_path / "m.unfade")
+    pd.testing.assert_frame_equal(again.transform(mixed), rec.transform(mixed))
+    assert np.array_equal(again.sample(mixed, 3).values, rec.sample(mixed, 3).values, equal_nan=True)
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_other_libraries_give_the_same(mixed, library):
+    plain = mixed.reset_index(drop=True).assign(grade=mixed["grade"].astype(object).to_numpy())
+    frame = pl.from_pandas(plain) if library == "polars" else pa.Table.from_pandas(plain, preserve_index=False)
+    clean = quick().fit_transform(frame)
+    assert type(clean) is type(frame)
+    assert clean.schema == frame.schema if library == "polars" else clean.schema.types == frame.schema.types
+    back = clean.to_pandas()
+    assert not back.isna().any().any()
+    kept = plain["town"].notna()
+    assert (back["town"][kept] == plain["town"][kept]).all()
+
+
+def test_what_was_not_there_at_fit(mixed):
+    rec = quick().fit(mixed)
+    odd = mixed.iloc[:3].copy()
+    odd["town"] = ["Paris", None, "Rome"]
+    out = rec.transform(odd)
+    assert out["town"].tolist()[0] == "Paris"  # an unseen category stays, and tells the model nothing
+    assert out["town"].tolist()[1] in ("Lima", "Oslo", "Rome")
+    with pytest.raises(InvalidData, match=r"are not there: \['size'\]"):
+        rec.transform(mixed.drop(columns="size"))
+    with pytest.warns(DataNotice, match="pass through"):
+        more = rec.transform(mixed.assign(extra="x"))
+    assert (more["extra"] == "x").all()
+    pd.testing.assert_frame_equal(more.drop(columns="extra"), rec.transform(mixed))
+    turned = mixed[mixed.columns[::-1]]
+    pd.testing.assert_frame_equal(rec.transform(turned)[mixed.columns], rec.transform(mixed))
+    check_filled(mixed.iloc[[5]], rec.transform(mixed.iloc[[5]]))
+
+
+def test_bounds_are_kept():
+    rng = np.random.default_rng(1)
+    X = np.abs(rng.normal(size=(60, 2)))
+    X[rng.random(X.shape) < 0.3] = np.nan
+    draws = quick(bounds={0: (0, 0.5), 1: (0.1, None)}).fit(X).sample(X, 20).values
+    hidden = np.isnan(X)
+    assert draws[:, hidden[:, 0], 0].max() <= 0.5
+    assert draws[:, hidden[:, 1], 1].min() >= 0.1
+    with pytest.raises(InvalidData, match="no column"):
+        quick(bounds={"age": (0, 1)}).fit(X)
+    with pytest.raises(InvalidData, match="a lower and a higher"):
+        quick(bounds={0: (1, 0)}).fit(X)
+
+
+def test_values_that_occur_are_the_ones_that_are_drawn():
+    rng = np.random.default_rng(2)
+    X = np.stack([rng.choice([0.0, 0.5, 7.0], 100), rng.normal(size=100)], 1)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    draws = quick().fit(X).sample(X, 10).values
+    assert set(np.unique(draws[..., 0])) == {0.0, 0.5, 7.0}
+
+
+def test_cells_below_a_detection_limit_are_drawn_below_it():
+    rng = np.random.default_rng(3)
+    factor = rng.normal(size=300)
+    clean = np.stack([factor + 0.3 * rng.normal(size=300), factor + 0.3 * rng.normal(size=300)], 1)
+    frame = pd.DataFrame({"lead": [f"{v:.4f}" if v > -0.5 else "<-0.5" for v in clean[:, 0]], "zinc": clean[:, 1]})
+    rec = quick(max_steps=800).fit(frame)
+    draws = rec.sample(frame, 50)
+    below = (frame["lead"] == "<-0.5").to_numpy()
+    assert (draws.values[:, below, 0] <= -0.5 + 1e-6).all()
+    assert np.allclose(draws.values[:, ~below, 0], frame["lead"][~below].astype(float))
+    error = draws.values[:, below, 0].mean(0) - clean[below, 0]
+    assert abs(error.mean()) < 0.15  # the limit itself would be off by .6 on average
+    assert np.corrcoef(draws.values[:, below, 0].mean(0), clean[below, 0])[0, 1] > 0.7
+    same = quick(max_steps=800, limits={0: ("<", -0.5)}).fit(np.where(clean < [-0.5, -9], [-0.5, 0], clean))
+    assert (same.sample(np.where(clean < [-0.5, -9], [-0.5, 0], clean), 5).values[:, below, 0] <= -0.5 + 1e-6).all()
+    with pytest.raises(InvalidData, match="Expected limits such as"):
+        quick(limits={5: ("<", 1)}).fit(clean)
+
+
+def test_interval_masses_add_up():
+    edges = torch.linspace(-8, 8, 41)
+    ends = torch.cat([torch.tensor([-1e9]), edges, torch.tensor([1e9])])
+    assert float(interval_log_mass(ends[:-1], ends[1:]).exp().sum()) == pytest.approx(1, abs=1e-5)
+    low = torch.tensor([-1e3, 20.0, -3.0], requires_grad=True)
+    value = interval_log_mass(low, torch.tensor([-900.0, 21.0, 1e3]))
+    value.sum().backward()
+    assert value.isfinite().all()
+    assert low.grad.isfinite().all()
+
+
+def test_draws_follow_what_was_recorded():
+    """Stepped cells within their interval; categories by their logits; known ones as they are."""
+    edges, points = torch.tensor([-1.0, 1.0]), torch.tensor([-2.0, 0.0, 2.0])
+    recorded = Recording(GaussianNoise(torch.zeros(5)), 5, {0: (edges, points)}, [(2, 5)])
+    obs = Observations(
+        torch.tensor([[0.0, 0.3, 0, 1, 0], [0.0, 0.0, 0, 0, 0]]),
+        torch.tensor([[True] * 5, [False] * 5]),
+        torch.tensor([[-1.0] + [-1e3] * 4] * 2),
+        torch.tensor([[1.0] + [1e3] * 4] * 2),
+    )
+    logits = torch.tensor([0.5, 0.2, 0.0, 1.0, 2.0])
+    density = Independent(Cells(logits.expand(20_000, 2, 5), torch.ones(5).expand(20_000, 2, 5)), 1)
+    x = recorded.condition(obs, density).base_dist.at(torch.randn(20_000, 2, 5, generator=torch.Generator().manual_seed(0)))
+    assert x[:, 0, 0].min() >= -1
+    assert x[:, 0, 0].max() <= 1
+    assert (x[:, 0, 1] == 0.3).all()
+    assert (x[:, 0, 2:] == torch.tensor([0.0, 1, 0])).all()
+    assert torch.allclose(x[:, 1, 2:].mean(0), logits[2:].softmax(0), atol=0.02)
+    assert float(x[:, 1, 0].std()) == pytest.approx(1, abs=0.05)
+    assert float(x[:, 1, 0].mean()) == pytest.approx(0.5, abs=0.03)
+    shares = torch.stack([(x[:, 1, 0] < -1), (x[:, 1, 0] >= -1) & (x[:, 1, 0] < 1), (x[:, 1, 0] >= 1)]).double().mean(1)
+    seen = Observations(obs.values[:1], torch.tensor([[True, False, False, False, False]]), obs.low[:1], obs.high[:1])
+    mass = recorded.marginal_log_prob(seen, Independent(Cells(density.base_dist.loc[0, :1], torch.ones(1, 5)), 1)).exp()
+    assert float(mass) == pytest.approx(float(shares[1]), abs=0.01)
+    snapped = recorded.corrupt(torch.tensor([[0.9, 0.0, 0, 0, 1]]), torch.ones(1, 5, dtype=torch.bool), torch.zeros)
+    assert snapped.values[0, 0] == 0
+
+
+def test_a_space_goes_there_and_back(mixed):
+    array, container = open_container(mixed.drop(columns="key"))
+    obs = as_observations(array)
+    exact = torch.ones(6, dtype=torch.bool)
+    space = ModelSpace.fit(obs, "variance", exact, {3: 3})
+    entered = space.enter(obs)
+    assert entered.values.shape == (80, 5 + 3)
+    assert entered.low is not None
+    assert ((entered.low <= entered.values) & (entered.values <= entered.high))[:, :5][entered.observed[:, :5]].all()
+    back = space.leave(entered.values, Observations(obs.values, torch.zeros_like(obs.observed)), exact[:5])
+    assert torch.allclose(back[obs.observed], obs.values[obs.observed], rtol=1e-6)
+    assert space.groups == [(5, 8)]
+    assert container.names == tuple(mixed.columns[1:])
+
+
+cells = {
+    "number": st.floats(-1e6, 1e6, allow_nan=False, width=32),
+    "whole": st.integers(-1000, 1000),
+    "boolean": st.booleans(),
+    "text": st.sampled_from(["a", "b", "c", "ø"]),
+    "date": st.dates(datetime.date(1950, 1, 1), datetime.date(2050, 1, 1)),
+}
+
+
+@st.composite
+def frames(draw):
+    rows = draw(st.integers(2, 12))
+    columns = draw(st.lists(st.sampled_from(sorted(cells)), min_size=1, max_size=4))
+    return pl.DataFrame(
+        {
+            f"{kind} {i}": pl.Series(draw(st.lists(st.none() | cells[kind], min_size=rows, max_size=rows)), strict=False)
+            for i, kind in enumerate(columns)
+        }
+    )
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(frames())
+@pytest.mark.filterwarnings("ignore")
+def test_random_frames_come_back_as_they_came(frame):
+    if all(frame[name].null_count() == len(frame) for name in frame.columns):
+        with pytest.raises(InvalidData, match="Nothing is observed"):
+            quick(max_steps=3).fit(frame)
+        return
+    for table in (quick(max_steps=3).fit_transform(frame), quick(max_steps=3).fit(frame).sample(frame, 2)[1]):
+        assert table.columns == frame.columns
+        for name in frame.columns:
+            seen = frame[name].is_not_null()
+            assert table[name].filter(seen).equals(frame[name].filter(seen)), name
+            assert table[name].dtype == frame[name].dtype
+            assert table[name].null_count() in (0, len(frame))
