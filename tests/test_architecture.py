@@ -31,6 +31,8 @@ ORDER = [
     "progress",
     "estimator",
     "evaluation",
+    "diagnostics",
+    "downstream",
     "demo",
     "__init__",
     "cli",

@@ -206,6 +206,26 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._fill(draws, obs, container, rows, drawn)
         return Draws(draws, container, container.reorder(obs.observed.numpy().astype(float)) == 1)
 
+    def compare(self, X: Any, n_draws: int = 50) -> Any:
+        """The same settings beside simple methods, on observed cells that none has seen; fits once more. Print it."""
+        from unfade.diagnostics import compare
+
+        return compare(self, X, n_draws=n_draws, seed=getattr(self, "seed_", 0))
+
+    def surprises(self, X: Any, most: int = 20) -> Any:
+        """Observed cells that are hard to believe given the rest of their rows, most surprising first."""
+        from unfade.diagnostics import surprises
+
+        check_is_fitted(self)
+        return surprises(self, X, most, seed=self.seed_)
+
+    def noise_report(self, X: Any) -> Any:
+        """For each column of numbers: noise level, an interval, and whether the data can tell it. Print each."""
+        from unfade.diagnostics import noise_report
+
+        check_is_fitted(self)
+        return noise_report(self, X, seed=self.seed_)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as one file (safetensors and JSON), whole or not at all."""
         check_is_fitted(self)

@@ -19,7 +19,7 @@ class Observations:
     given, what is known of an entry is that it lies between them; where they are equal, it is the value.
 
     >>> as_observations([[1.0, float("nan")]])
-    Observations(values=tensor([[1., 0.]], dtype=torch.float64), observed=tensor([[ True, False]]))
+    Observations(values=tensor([[1., 0.]], dtype=torch.float64), observed=tensor([[ True, False]]), low=None, high=None)
     """
 
     values: Tensor

@@ -72,6 +72,15 @@ class Container:
         values = values.astype(self.dtype, copy=False)
         return torch.from_numpy(values) if isinstance(self.template, torch.Tensor) else values
 
+    def hide(self, hidden: np.ndarray) -> Any:
+        """The frame without the cells `hidden`, (samples, columns)."""
+        frame = _named(self.template)
+        columns = []
+        for i, name in enumerate(frame.columns):
+            values = [None if gone else value for value, gone in zip(frame[name].to_list(), hidden[:, i], strict=True)]
+            columns.append(_native_like(frame[name], values) if hidden[:, i].any() else frame[name].to_native())
+        return _framed(self.template, columns)
+
     def wrap_numbers(self, values: np.ndarray) -> Any:
         """The same for numbers that are not values of the columns, such as standard deviations."""
         if self.columns is None:
@@ -297,7 +306,7 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
     values = series.to_list()
     for row in changed.nonzero()[0]:
         values[row] = _value(new[row], column, series.dtype)
-    return _native_like(series, values, column)
+    return _native_like(series, values)
 
 
 def _value(code: float, column: Column, dtype: Any) -> Any:
@@ -315,7 +324,7 @@ def _value(code: float, column: Column, dtype: Any) -> Any:
     return int(code) if column.kind == "whole" else float(code)
 
 
-def _native_like(series: Any, values: list[Any], column: Column) -> Any:
+def _native_like(series: Any, values: list[Any]) -> Any:
     """Values in the library and dtype of a series; numbers that do not fit it become floats."""
     native = series.to_native()
     if hasattr(native, "iloc"):

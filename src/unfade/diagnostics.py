@@ -1,0 +1,325 @@
+"""What can be said without the truth: observed cells are hidden, predicted and compared with what they were."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.metrics.pairwise import nan_euclidean_distances
+
+from unfade.errors import InvalidData
+from unfade.tables import Column, Container, open_container
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Observed cells that were hidden, and draws of what would be observed there.
+
+    rows, columns, values: (cells,); draws: (draws, cells); seen: the table without them, as numbers; kinds: the columns
+    of a frame, or None.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+    draws: np.ndarray
+    seen: np.ndarray
+    kinds: tuple[Column, ...] | None
+
+    def discrete(self) -> np.ndarray:
+        """Which columns of the table hold categories or truth values, (columns,)."""
+        return np.array([column.discrete for column in self.kinds or ()] or [False] * self.seen.shape[1])
+
+    def scores(self, draws: np.ndarray | None = None) -> np.ndarray:
+        """CRPS of each cell in units of its column's sd; for categories the same with 0 where they agree, else 1."""
+        draws, names = self.draws if draws is None else draws, self.discrete()[self.columns]
+        sd = np.nanstd(self.seen, 0)[self.columns]
+        units = np.where(sd > 0, sd, 1.0)
+        m = len(draws)
+        ordered = np.sort(draws, 0)
+        rank = (2 * np.arange(m) - m + 1)[:, None]
+        numbers = (np.abs(draws - self.values).mean(0) - (ordered * rank).sum(0) / (m * (m - 1))) / units
+        pairs = np.array([(m**2 - (np.unique(d, return_counts=True)[1] ** 2).sum()) / (m * (m - 1)) for d in draws.T])
+        return np.where(names, (draws != self.values).mean(0) - pairs / 2, numbers)
+
+
+def held_out(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0, refit: bool = True) -> HeldOut:
+    """Hide a share of the observed cells, fit on the rest (unless told not to), and predict what was hidden.
+
+    At least one cell of every row that has any stays. With `refit=False` the recoverer as it is predicts cells that
+    it was trained on: that flatters it.
+    """
+    data, container = open_container(X, None if refit else recoverer.columns_, recoverer.kinds)
+    table = np.array(data, dtype=float)
+    if table.ndim != 2:
+        raise InvalidData(f"Expected a table of rows and columns, got an array of shape {table.shape}.")
+    rng = np.random.default_rng(seed)
+    chance = np.where(np.isnan(table), 2.0, rng.random(table.shape))
+    hidden = (chance < share) & (chance < chance.max(1, where=chance < 2, initial=-1)[:, None])
+    if not hidden.any():
+        raise InvalidData("There is nothing to hide: every row has one observed cell at most.")
+    return _predict(recoverer, container, table, hidden, n_draws, seed, refit)
+
+
+def _predict(
+    recoverer: Any,
+    container: Container,
+    table: np.ndarray,
+    hidden: np.ndarray,
+    n_draws: int,
+    seed: int,
+    refit: bool = False,
+) -> HeldOut:
+    """Draws of what would be observed in hidden cells."""
+    seen = np.where(hidden, np.nan, table)
+    shown = seen if container.columns is None else container.hide(hidden)
+    fitted = clone(recoverer).fit(shown) if refit else recoverer
+    rows, columns = np.nonzero(hidden)
+    draws = fitted.sample(shown, n_draws, seed=seed).values[:, rows, columns]
+    noise = np.broadcast_to(0.0 if fitted.noise_ is None else fitted.noise_, table.shape[1:])[columns]
+    draws = draws + noise * np.random.default_rng(seed).normal(size=draws.shape)
+    return HeldOut(rows, columns, table[hidden], draws, seen, container.columns)
+
+
+def predicted_cells(recoverer: Any, X: Any, n_draws: int = 50, folds: int = 10, seed: int = 0) -> HeldOut:
+    """Every observed cell predicted from the rest of its row by a fitted recoverer, a tenth of them hidden at a time."""
+    parts = [_hidden_fold(recoverer, X, n_draws, fold, folds, seed) for fold in range(folds)]
+    kept = [part for part in parts if part is not None]
+    if not kept:
+        raise InvalidData("There is nothing to predict: no row has more than one observed cell.")
+    return HeldOut(
+        rows=np.concatenate([part.rows for part in kept]),
+        columns=np.concatenate([part.columns for part in kept]),
+        values=np.concatenate([part.values for part in kept]),
+        draws=np.concatenate([part.draws for part in kept], 1),
+        seen=np.array(open_container(X, recoverer.columns_)[0], dtype=float),
+        kinds=kept[0].kinds,
+    )
+
+
+def _hidden_fold(recoverer: Any, X: Any, n_draws: int, fold: int, folds: int, seed: int) -> HeldOut | None:
+    data, container = open_container(X, recoverer.columns_)
+    table = np.array(data, dtype=float)
+    which = np.random.default_rng(seed).integers(0, folds, table.shape)
+    hidden = ~np.isnan(table) & (which == fold)
+    hidden &= (~np.isnan(table) & ~hidden).any(1)[:, None]
+    return _predict(recoverer, container, table, hidden, n_draws, seed) if hidden.any() else None
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """An observed cell that the rest of its row does not lead one to expect.
+
+    expected: median of what is drawn there, or the likeliest category; low, high: the central 90 %; distance: from the
+    mean in standard deviations; for categories minus the logarithm of its probability.
+    """
+
+    row: int
+    column: Any
+    value: Any
+    expected: Any
+    low: Any
+    high: Any
+    distance: float
+
+
+def surprises(recoverer: Any, X: Any, most: int = 20, n_draws: int = 100, seed: int = 0) -> list[Surprise]:
+    """The observed cells that are hardest to believe, most surprising first: likely errors of entry or measurement."""
+    cells = predicted_cells(recoverer, X, n_draws, seed=seed)
+    named = cells.discrete()[cells.columns]
+    distance = np.abs(cells.values - cells.draws.mean(0)) / np.maximum(cells.draws.std(0), 1e-12)
+    agreed = ((cells.draws == cells.values).sum(0) + 0.5) / (n_draws + 1)
+    distance = np.where(named, -np.log(agreed), distance)
+    usual = np.nanstd(cells.seen, 0)[cells.columns]
+    distance = np.where(~named & (np.abs(cells.values - cells.draws.mean(0)) < 1e-9 * usual), 0.0, distance)
+    low, middle, high = np.quantile(cells.draws, [0.05, 0.5, 0.95], axis=0, method="inverted_cdf")
+    found = []
+    for i in np.argsort(-distance)[:most]:
+        column = cells.kinds[cells.columns[i]] if cells.kinds else None
+        value, expected, least, largest = (_shown(part[i], column) for part in (cells.values, middle, low, high))
+        name = column.name if column else int(cells.columns[i])
+        found.append(Surprise(int(cells.rows[i]), name, value, expected, least, largest, float(distance[i])))
+    return found
+
+
+def _shown(code: float, column: Column | None) -> Any:
+    return column.categories[int(code)] if column is not None and column.categories else float(code)
+
+
+@dataclass(frozen=True)
+class ColumnNoise:
+    """The noise of a column: estimated sd and an interval in its units, and whether the data can tell it.
+
+    explained: share of the column's variance that the rest of the row explains, noise included in what it does not.
+    """
+
+    column: Any
+    sd: float
+    low: float
+    high: float
+    explained: float
+
+    @property
+    def told(self) -> bool:
+        """Whether the level means anything: the rest of the row must explain a part of the column."""
+        return self.explained >= 0.1
+
+    def __str__(self) -> str:
+        level = f"{self.column}: sd {self.sd:.4g} (between {self.low:.4g} and {self.high:.4g})"
+        if self.told:
+            return f"{level}, the rest of the row explains {self.explained:.0%} of the column"
+        return f"{level}: cannot be told, as nothing else explains this column; it was hardly denoised"
+
+
+def noise_report(recoverer: Any, X: Any, seed: int = 0) -> list[ColumnNoise]:
+    """What is known of the noise of each column of numbers.
+
+    Noise and a spread of the column's own look alike but for what other columns say: the upper end of the interval
+    takes all that is unexplained for noise.
+    """
+    cells = predicted_cells(recoverer, X, seed=seed)
+    levels = np.broadcast_to(0.0 if recoverer.noise_ is None else recoverer.noise_, cells.seen.shape[1:])
+    found = []
+    for i in np.unique(cells.columns):
+        if cells.discrete()[i]:
+            continue
+        here = cells.columns == i
+        left = float(np.sqrt(np.mean((cells.values[here] - cells.draws[:, here].mean(0)) ** 2)))
+        spread, count = float(np.nanstd(cells.seen[:, i])), int(here.sum())
+        explained = 1 - (left / spread) ** 2 if spread > 0 else 0.0
+        reach = 1.96 / np.sqrt(2 * count)
+        low = levels[i] * max(0.0, 1 - reach) if explained >= 0.1 else 0.0
+        name = cells.kinds[i].name if cells.kinds else int(i)
+        found.append(ColumnNoise(name, float(levels[i]), float(low), max(left, levels[i] * (1 + reach)), explained))
+    return found
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Mean score of each method on held-out observed cells, lower is better, and its standard error over rows."""
+
+    scores: dict[str, float]
+    errors: dict[str, float]  # standard error of the difference to the first
+    cells: int
+
+    def __str__(self) -> str:
+        (ours, score), *others = self.scores.items()
+        lines = [f"{name:22}{value:8.4f}" for name, value in self.scores.items()]
+        name, best = min(others, key=lambda pair: pair[1])
+        if best + 2 * self.errors[name] < score:
+            verdict = f"{name} predicts held-out cells better than {ours} ({best:.3f} against {score:.3f}): use it here."
+        elif best - 2 * self.errors[name] <= score:
+            verdict = f"{name} is as good as {ours} on these data ({best:.3f} against {score:.3f}); it is simpler."
+        else:
+            verdict = f"{ours} is ahead of {name}, the best simple method, by {1 - score / best:.0%}."
+        return "\n".join(
+            [f"mean CRPS of {self.cells} held-out observed cells, in column sds (lower is better)", *lines, verdict]
+        )
+
+
+def compare(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0) -> Comparison:
+    """The recoverer beside simple methods on observed cells that none of them has seen."""
+    cells = held_out(recoverer, X, share, n_draws, seed)
+    rng = np.random.default_rng(seed)
+    all_scores = {"unfade": cells.scores()}
+    for name, draw in SIMPLE.items():
+        all_scores[name] = cells.scores(draw(cells, n_draws, rng))
+    errors = {name: _error_by_row(scores - all_scores["unfade"], cells.rows) for name, scores in all_scores.items()}
+    return Comparison({name: float(s.mean()) for name, s in all_scores.items()}, errors, len(cells.rows))
+
+
+def _error_by_row(differences: np.ndarray, rows: np.ndarray) -> float:
+    """Standard error of the mean; cells of one row belong together."""
+    totals = np.bincount(rows, differences - differences.mean())
+    return float(np.sqrt((totals**2).sum()) / len(rows))
+
+
+def _marginals(cells: HeldOut, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+    """Values that the column has elsewhere."""
+    drawn = np.empty((n_draws, len(cells.rows)))
+    for column in np.unique(cells.columns):
+        here, known = cells.columns == column, cells.seen[:, column]
+        known = known[~np.isnan(known)]
+        drawn[:, here] = rng.choice(known, (n_draws, int(here.sum()))) if len(known) else np.nan
+    return drawn
+
+
+def _neighbours(cells: HeldOut, n_draws: int, rng: np.random.Generator, k: int = 10, most: int = 2000) -> np.ndarray:
+    """Values that the k nearest rows have in the column."""
+    features = _features(cells)
+    donors = rng.permutation(len(features))[:most]
+    drawn = _marginals(cells, n_draws, rng)
+    for start in range(0, len(cells.rows), 500):
+        part = slice(start, start + 500)
+        far = nan_euclidean_distances(features[cells.rows[part]], features[donors])
+        usable = ~np.isnan(cells.seen[donors][:, cells.columns[part]]).T & ~np.isnan(far)
+        order = np.where(usable, far, np.inf).argsort(1)[:, :k]
+        for i, (near, ok) in enumerate(zip(order, np.take_along_axis(usable, order, 1), strict=True)):
+            if ok.any():
+                drawn[:, start + i] = rng.choice(cells.seen[donors[near[ok]], cells.columns[start + i]], n_draws)
+    return drawn
+
+
+def _linear(cells: HeldOut, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+    """Draws of a Gaussian fitted by expectation-maximisation, given the rest of the row."""
+    features, places = _features(cells), _places(cells)
+    mean, covariance = gaussian_em(features)
+    drawn = np.empty((n_draws, len(cells.rows)))
+    sd, centre = np.nanstd(cells.seen, 0), np.nanmean(cells.seen, 0)
+    for i, (row, column) in enumerate(zip(cells.rows, cells.columns, strict=True)):
+        known, wanted = ~np.isnan(features[row]), places[column]
+        gain = np.linalg.solve(covariance[np.ix_(known, known)], covariance[np.ix_(known, wanted)]).T
+        middle = mean[wanted] + gain @ (features[row, known] - mean[known])
+        spread = covariance[np.ix_(wanted, wanted)] - gain @ covariance[np.ix_(known, wanted)]
+        root = np.linalg.cholesky(spread + 1e-9 * np.eye(len(wanted)))
+        values = middle + rng.normal(size=(n_draws, len(wanted))) @ root.T
+        drawn[:, i] = values.argmax(1) if len(wanted) > 1 else values[:, 0] * sd[column] + centre[column]
+    drawn[:, cells.discrete()[cells.columns]] = np.round(drawn[:, cells.discrete()[cells.columns]])
+    return drawn
+
+
+SIMPLE: dict[str, Callable[[HeldOut, int, np.random.Generator], np.ndarray]] = {
+    "column marginals": _marginals,
+    "k nearest neighbours": _neighbours,
+    "linear Gaussian": _linear,
+}
+
+
+def gaussian_em(table: np.ndarray, rounds: int = 30, ridge: float = 1e-3) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of a Gaussian from rows with holes (NaN), by expectation-maximisation."""
+    observed = ~np.isnan(table)
+    mean, covariance = np.nanmean(table, 0), np.diag(np.nanvar(table, 0) + ridge)
+    patterns, which = np.unique(observed, axis=0, return_inverse=True)
+    for _ in range(rounds):
+        filled, extra = np.where(observed, table, mean), np.zeros_like(covariance)
+        for number, known in enumerate(patterns):
+            rows = np.nonzero(which.ravel() == number)[0]
+            gain = np.linalg.solve(covariance[np.ix_(known, known)], covariance[known][:, ~known]).T
+            filled[np.ix_(rows, ~known)] = mean[~known] + (table[np.ix_(rows, known)] - mean[known]) @ gain.T
+            left = covariance[np.ix_(~known, ~known)] - gain @ covariance[np.ix_(known, ~known)]
+            extra[np.ix_(~known, ~known)] += len(rows) * left
+        mean = filled.mean(0)
+        covariance = np.cov(filled.T, bias=True).reshape(extra.shape) + extra / len(table) + ridge * np.eye(len(mean))
+    return mean, covariance
+
+
+def _places(cells: HeldOut) -> list[np.ndarray]:
+    """Which features each column of the table becomes."""
+    counts = [len(c.categories) if c.kind == "category" else 1 for c in cells.kinds or ()] or [1] * cells.seen.shape[1]
+    return np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
+
+
+def _features(cells: HeldOut) -> np.ndarray:
+    """The table for methods that know numbers only: standardised, one column for each value of a category."""
+    places, seen = _places(cells), cells.seen
+    features = np.empty((len(seen), sum(map(len, places))))
+    for i, where in enumerate(places):
+        column = seen[:, i]
+        if len(where) > 1:
+            features[:, where] = np.where(np.isnan(column)[:, None], np.nan, column[:, None] == np.arange(len(where)))
+        elif np.isnan(column).all():
+            features[:, where[0]] = 0.0
+        else:
+            features[:, where[0]] = (column - np.nanmean(column)) / (np.nanstd(column) or 1.0)
+    return features

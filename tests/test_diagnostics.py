@@ -1,0 +1,90 @@
+"""Held-out cells, simple methods beside ours, surprises and what is known of the noise."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unfade import InvalidData, Recoverer
+from unfade.diagnostics import HeldOut, compare, gaussian_em, held_out
+from unfade.evaluation import evaluate
+
+
+def quick(**parameters):
+    return Recoverer(**{"max_steps": 400, "random_state": 0, "verbose": 0, "device": "cpu", **parameters})
+
+
+@pytest.fixture(scope="module")
+def line():
+    """Three columns that follow one factor, and one that follows nothing."""
+    rng = np.random.default_rng(0)
+    factor = rng.normal(size=(250, 1))
+    X = np.concatenate([factor * [1.0, -2.0, 3.0] + 0.1 * rng.normal(size=(250, 3)), rng.normal(size=(250, 1))], 1)
+    return np.where(rng.random(X.shape) < 0.1, np.nan, X)
+
+
+def test_held_out_cells_were_observed_and_are_scored_by_their_definition(line):
+    cells = held_out(quick(), line, n_draws=8)
+    assert np.allclose(cells.values, line[cells.rows, cells.columns])
+    assert np.isnan(cells.seen[cells.rows, cells.columns]).all()
+    assert not np.isnan(cells.seen).all(1).any()
+    chosen = np.zeros(line.shape, dtype=bool)
+    chosen[cells.rows, cells.columns] = True
+    draws = np.zeros((8, *line.shape))
+    draws[:, cells.rows, cells.columns] = cells.draws
+    unit = np.nanstd(cells.seen, 0)
+    expected = evaluate(draws, np.where(chosen, line, 0), ~chosen, unit=unit).crps
+    assert cells.scores().mean() == pytest.approx(expected)
+
+
+def test_categories_are_scored_by_agreement():
+    from unfade.tables import Column
+
+    cells = HeldOut(np.array([0]), np.array([0]), np.array([1.0]), np.array([[1.0], [1.0], [2.0], [0.0]]),
+                    np.array([[1.0], [0.0]]), (Column("c", "category", ("a", "b", "c")),))  # fmt: skip
+    assert cells.scores()[0] == pytest.approx(0.5 - 0.5 * (10 / 12))
+
+
+def test_simple_methods_are_told_when_they_do_as_well(line):
+    good = compare(quick(max_steps=1500), line)
+    assert good.scores["unfade"] < 0.8 * good.scores["column marginals"]
+    assert good.scores["linear Gaussian"] < 0.8 * good.scores["column marginals"]
+    bad = compare(quick(max_steps=1), line)
+    assert "linear Gaussian predicts held-out cells better" in str(bad)
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "b": rng.choice(["x", "y", "z"], 60), "c": rng.normal(size=60)})
+    assert set(compare(quick(max_steps=30), frame, n_draws=10).scores) == set(good.scores)
+
+
+def test_a_gaussian_is_found_from_rows_with_holes():
+    rng = np.random.default_rng(2)
+    covariance = np.array([[2.0, 0.8, 0.0], [0.8, 1.0, -0.3], [0.0, -0.3, 0.5]])
+    X = rng.multivariate_normal([1, 2, 3], covariance, 4000)
+    mean, found = gaussian_em(np.where(rng.random(X.shape) < 0.3, np.nan, X))
+    assert np.allclose(mean, [1, 2, 3], atol=0.1)
+    assert np.allclose(found, covariance, atol=0.12)
+
+
+def test_a_wrong_entry_is_the_greatest_surprise(line):
+    frame = pd.DataFrame(line, columns=list("abcd")).assign(side=np.where(np.nan_to_num(line[:, 1]) > 0, "low", "high"))
+    frame.loc[17, ["a", "b", "c"]] = [1.0, 2.0, 3.0]  # b should be -2
+    frame.loc[40, ["a", "b", "c"]] = [1.0, -2.0, 3.0]
+    found = quick(max_steps=1500).fit(frame).surprises(frame, most=5)
+    assert found[0].row == 17  # any two of a, b and c say that the third is wrong
+    assert found[0].distance > 3
+    assert found[0].low <= found[0].expected <= found[0].high
+
+
+def test_noise_is_told_only_where_other_columns_explain_something(line):
+    rec = quick(noise="learn-by-column", max_steps=1500).fit(line)
+    a, b, c, alone = rec.noise_report(line)
+    assert all(column.told for column in (a, b, c))
+    assert not alone.told
+    assert "cannot be told" in str(alone)
+    assert a.low <= a.sd <= a.high
+
+
+def test_what_cannot_be_held_out_is_said():
+    with pytest.raises(InvalidData, match="nothing to hide"):
+        held_out(quick(), np.array([[1.0, np.nan], [np.nan, 2.0]]))
+    with pytest.raises(InvalidData, match="Expected a table"):
+        held_out(quick(), np.ones((3, 2, 2)))
