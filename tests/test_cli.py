@@ -76,7 +76,6 @@ def test_json_quiet_and_version(csv, tmp_path):
 
 
 def bad(tmp_path, csv, what):
-    (tmp_path / "text.csv").write_text("x,city\n1,Rome\n2,Oslo\n")
     (tmp_path / "inf.csv").write_text("x,y\n1,inf\n2,3\n")
     (tmp_path / "void.csv").write_text("x,y\n,\n,\n")
     (tmp_path / "draw.csv").write_text("draw,y\n1,2\n2,\n")
@@ -195,3 +194,34 @@ def test_an_output_that_exists_is_replaced(csv, tmp_path):
     (tmp_path / "out.csv").write_text("old")
     assert run("recover", csv, "-o", tmp_path / "out.csv", *FAST).exit_code == 0
     assert (tmp_path / "out.csv").read_text().startswith("depth,heat,wind,salt\n")
+
+
+def test_a_mixed_table_with_options_comes_back_as_it_was(tmp_path):
+    lines = [f"{i},{'ab'[i % 2]},{i % 3},{'<1' if i % 5 == 0 else 1 + i / 7},{2000 + i % 9}-03-01" for i in range(40)]
+    lines[3], lines[4] = "3,,0,2.5,", ",a,,1.5,2001-03-01"
+    (tmp_path / "t.csv").write_text("n,side,grade,lead,day\n" + "\n".join(lines) + "\n")
+    options = ["--kind", "grade=ordered", "--bounds", "n=0:39", "--draws-to", tmp_path / "d.csv", "--draws", "2"]
+    done = run("recover", tmp_path / "t.csv", "-o", tmp_path / "o.csv.gz", *options, *FAST)
+    assert done.exit_code == 0, done.output
+    table, draws = read_table(tmp_path / "o.csv.gz"), read_table(tmp_path / "d.csv")
+    assert table.column_names == ["n", "side", "grade", "lead", "day"]
+    assert sum(column.null_count for column in table.columns) == 0
+    assert table["side"][3].as_py() in ("a", "b")
+    assert len(draws) == 80
+    assert max(value for value in draws["n"].to_pylist()) <= 39
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--kind", "depth"],
+        ["--bounds", "depth=1"],
+        ["--limit", "depth"],
+        ["--limit", "depth<low"],
+        ["--kind", "depth=deep"],
+    ],
+)
+def test_wrong_column_options_say_what_they_take(csv, tmp_path, options):
+    result = run("recover", csv, "-o", tmp_path / "o.csv", *options, *FAST)
+    assert result.exit_code == 3
+    assert "got" in result.output

@@ -126,6 +126,9 @@ def recover(
         str, typer.Option(help="none, learn, learn-by-column, 0.3, one a column (0.1,0.2) or infer.")
     ] = "none",
     method: Annotated[str, typer.Option(help="tae, mvae, miwae or tae-paper (slow: 500,000 steps).")] = "tae",
+    kind: Annotated[list[str] | None, typer.Option(help="Kind of a column, such as zip=category or note=excluded.")] = None,
+    bounds: Annotated[list[str] | None, typer.Option(help="Least and largest value of a column: age=0:120.")] = None,
+    limit: Annotated[list[str] | None, typer.Option(help="Detection limit of a column: 'lead<0.5'.")] = None,
     scaling: Annotated[str, typer.Option(help="variance, interval, joint-variance, joint-interval or none.")] = "variance",
     draws: Annotated[int, typer.Option(help="Number of draws for --draws-to.")] = 20,
     draws_to: Annotated[Path | None, typer.Option(help="Long table of draws: columns draw, row, then the data's.")] = None,
@@ -140,43 +143,30 @@ def recover(
 ) -> None:
     """Fill and clean a file: fit on it (or take a fitted model), write the posterior mean, and draws if asked."""
     from unfade import Recoverer
-    from unfade.files import check_output, read_table, write_table
-    from unfade.storage import check_writable
+    from unfade.files import read_table, write_table
 
     with _command(quiet, as_json, debug) as out:
         started = time.monotonic()
         if draws < 1:
             raise InvalidData(f"--draws must be at least 1, got {draws}.")
-        for path in (output, draws_to):
-            if path is not None:
-                check_output(path)
-        if save is not None:
-            check_writable(save)
-        if len({path for path in (output, draws_to, save) if path is not None}) < sum(
-            p is not None for p in (output, draws_to, save)
-        ):
-            raise InvalidData("-o, --draws-to and --save must be different files.")
-        if data in (output, draws_to):
-            raise InvalidData(f"{data} is the input: write to another file, so that the raw data stay.")
+        _check_paths(data, output, draws_to, save)
         table = read_table(data)
-        if isinstance(table, np.ndarray) and table.ndim > 2 and output.suffix not in (".npy", ".npz"):
-            raise InvalidData(
-                f"{data} holds an array of shape {table.shape}: write it to .npy or .npz, not to {output.name}."
-            )
-        if draws_to is not None and (taken := {"draw", "row"} & set(_names(table))):
-            raise InvalidData(
-                f"--draws-to needs the names draw and row for itself, but {data} has {sorted(taken)}. Rename them."
-            )
+        _check_fits(data, table, output, draws_to)
         if model is not None:
-            if (noise, method, scaling, max_steps, max_seconds) != ("none", "tae", "variance", None, None):
+            given = (noise, method, scaling, max_steps, max_seconds, kind, bounds, limit)
+            if given != ("none", "tae", "variance", None, None, None, None, None):
                 out.note(
-                    f"{model} is fitted already: --noise, --method, --scaling and --max-* have no effect with --model."
+                    f"{model} is fitted already: options that say how to fit (--noise, --kind, --max-steps and the like) "
+                    "have no effect with --model."
                 )
             rec = Recoverer.load(model)
         else:
             rec = Recoverer(
                 method,
                 noise=_noise(noise),
+                kinds=dict(_split(text, "=", "--kind", "zip=category") for text in kind or ()) or None,
+                bounds=dict(map(_bounds, bounds or ())) or None,
+                limits=dict(map(_limit, limit or ())) or None,
                 scaling=None if scaling == "none" else scaling,
                 max_steps=max_steps,
                 max_seconds=max_seconds,
@@ -262,6 +252,58 @@ def reproduce(
         target = folder or Path(f"{name}-{schedule}")
         report = run(name, target, schedule, repeats, data_dir, device, not learn_noise, together, out.say)
         out.say(f"\n{report}\nFolder: {target}")
+
+
+def _check_paths(data: Path, output: Path, draws_to: Path | None, save: Path | None) -> None:
+    """Refuse what could not be written, before any work is done."""
+    from unfade.files import check_output
+    from unfade.storage import check_writable
+
+    for path in (output, draws_to):
+        if path is not None:
+            check_output(path)
+    if save is not None:
+        check_writable(save)
+    given = [path for path in (output, draws_to, save) if path is not None]
+    if len(set(given)) < len(given):
+        raise InvalidData("-o, --draws-to and --save must be different files.")
+    if data in given:
+        raise InvalidData(f"{data} is the input: write to another file, so that the raw data stay.")
+
+
+def _check_fits(data: Path, table: Any, output: Path, draws_to: Path | None) -> None:
+    """Refuse outputs that cannot hold what the table is."""
+    if isinstance(table, np.ndarray) and table.ndim > 2 and output.suffix not in (".npy", ".npz"):
+        raise InvalidData(f"{data} holds an array of shape {table.shape}: write it to .npy or .npz, not to {output.name}.")
+    if draws_to is not None and (taken := {"draw", "row"} & set(_names(table))):
+        raise InvalidData(
+            f"--draws-to needs the names draw and row for itself, but {data} has {sorted(taken)}. Rename them."
+        )
+
+
+def _split(text: str, mark: str, option: str, example: str) -> tuple[str, str]:
+    name, found, value = text.rpartition(mark)
+    if not (found and name and value):
+        raise InvalidData(f"{option} takes {example}, got {text!r}.")
+    return name.strip(), value.strip()
+
+
+def _bounds(text: str) -> tuple[str, tuple[float | None, float | None]]:
+    name, ends = _split(text, "=", "--bounds", "age=0:120")
+    try:
+        low, high = (float(end) if end else None for end in ends.split(":"))
+    except ValueError:
+        raise InvalidData(f"--bounds takes age=0:120, or one end alone such as age=0:, got {text!r}.") from None
+    return name, (low, high)
+
+
+def _limit(text: str) -> tuple[str, tuple[str, float]]:
+    sign = "<" if "<" in text else ">"
+    name, level = _split(text, sign, "--limit", "lead<0.5 or height>200")
+    try:
+        return name, (sign, float(level))
+    except ValueError:
+        raise InvalidData(f"--limit takes lead<0.5 or height>200, got {text!r}.") from None
 
 
 def _names(table: Any) -> list[str]:

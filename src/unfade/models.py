@@ -1,7 +1,7 @@
 """The two latent-variable models: the posterior q(x|y) and the prior p(x)."""
 
 from dataclasses import dataclass
-from math import log
+from math import log, log1p
 
 import torch
 from torch import Tensor, nn
@@ -80,10 +80,18 @@ class PosteriorLVM(nn.Module):
         return likelihood + standard_log_prob(z) - q.log_prob(z)
 
     def pool(self, obs: Observations, candidates: int, normals: Normals) -> Pool:
-        """Candidates from q(z|y) with their importance weights under the decoder as a model of p(x)."""
-        q = self.latent(obs)
-        z = reparametrise(q, normals(candidates, *q.base_dist.loc.shape))
-        weights = self.log_weight(z, obs, q).softmax(0)
+        """Candidates from q(z|y), a quarter of them from p(z), with their importance weights under the decoder.
+
+        The quarter is for rows unlike those of training, where q(z|y) may be narrow and wrong: weights are bounded.
+        """
+        q, share = self.latent(obs), (candidates // 4) / candidates
+        numbers = normals(candidates, *q.base_dist.loc.shape)
+        first = candidates - candidates // 4
+        z = torch.cat([reparametrise(q, numbers)[:first], numbers[first:]])
+        prior, own = standard_log_prob(z), q.log_prob(z)
+        source = torch.logaddexp(own + log1p(-share), prior + log(share)) if share else own
+        likelihood = self.corruption.marginal_log_prob(obs, self.decode(z, obs))
+        weights = (likelihood + prior - source).softmax(0)
         return Pool(z, torch.where(weights.isfinite(), weights, 1 / candidates))  # far outside the data: all alike
 
     def source(self, obs: Observations, refine: int, normals: Normals) -> Source:
