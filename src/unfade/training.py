@@ -243,7 +243,8 @@ def train_watched(run: Run, refine: int = 0, on_step: OnStep | None = None) -> l
     First at a constant rate on nine tenths of the observed cells. The rest is predicted at steps that grow by
     a quarter each time, and it ends at 2.5 times the best number of steps. Then on all cells, the rate falling
     to zero over half as many steps: from the end, where the best was near it; else from half of the best
-    number of steps, as a falling rate brings the networks much closer to the data.
+    number of steps, as a falling rate brings the networks much closer to the data. Each is a hundred steps at
+    least: among fewer, scores of small tables are noise.
     """
     obs, config, seed = run.obs, run.config, run.seed
     seen, held, rows = _hold_out(obs, seed)
@@ -271,9 +272,9 @@ def train_watched(run: Run, refine: int = 0, on_step: OnStep | None = None) -> l
     if first.interrupted or not scores:
         return [first]
     best, last = _best_step(scores), max(scores)
-    start = last if 1.6 * best >= last else min(states, key=lambda step: abs(step - 0.5 * best))
+    start = last if 1.6 * best >= last else min(states, key=lambda step: abs(step - max(100, 0.5 * best)))
     trained.load_state_dict(states[start])
-    settle = replace(config, steps=max(1, start // 2), decay=1.0, max_seconds=shares[1])
+    settle = replace(config, steps=max(min(100, config.steps), start // 2), decay=1.0, max_seconds=shares[1])
     return [first, *train_many([replace(run, config=settle, seed=seed + 1)], on_step)]
 
 
