@@ -46,7 +46,8 @@ def _draw(results: Results) -> None:
     level = results["MVAE"]["ELBO"]
     figure = Figure(figsize=(6.4, 5), layout="constrained")
     axes = figure.subplots()
-    image = axes.imshow(values, origin="lower", cmap="viridis", vmin=min(level, float(np.median(values))), aspect="auto")
+    ends = {"vmin": min(level, float(np.median(values))), "vmax": max(level, float(values.max()))}
+    image = axes.imshow(values, origin="lower", cmap="viridis", aspect="auto", **ends)
     for i in range(len(VALUES)):
         for j in range(len(VALUES)):
             worse = values[i, j] < level
