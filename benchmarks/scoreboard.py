@@ -1,8 +1,8 @@
 """Methods side by side on real tables: `python benchmarks/scoreboard.py tables --data-dir FOLDER`, then `--report`.
 
 Holes are cut into complete tables, the truth reaches the scorer only, all draw as often. Every cell (table, setting,
-seed, method) is a line of build/scoreboard/tables.json; what is there is not run again. `--report` writes
-docs/scoreboard.md and its picture from that file.
+seed, method) is a line of build/scoreboard/tables.json; what is there is not run again. `--report` prints
+what that file holds.
 """
 
 import argparse
@@ -36,7 +36,11 @@ TABLES = {  # name: how many rows, chosen by a seed (None: all)
     "spambase": 1000,
     "ionosphere": None,
 }
-SETTINGS = ("MCAR", "MAR", "noise")  # 30 % missing in each; noise: of 0.3 column sds on what is observed, known to all
+SETTINGS = (
+    "MCAR",
+    "MAR",
+    "noise",
+)  # 30 % missing in each; noise: of 0.3 column sds on what is observed, told to those that can use it
 RESULTS = Path("build/scoreboard/tables.json")
 
 

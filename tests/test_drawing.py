@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 import torch
 from conftest import small_table
+from torch.distributions import Independent
 
-from unfade.models import Pool
+from unfade.conditionals import Cells, Conditional
+from unfade.corruption import GaussianNoise
+from unfade.drawing import draw_blocks
+from unfade.models import Pool, PosteriorLVM
+from unfade.observations import Observations
 
 
 @pytest.mark.parametrize("refine", [0, 20])
@@ -48,3 +53,23 @@ def test_a_pool_is_picked_from_by_weight():
     picked = pool.pick(torch.randn(20_000, 1, generator=torch.Generator().manual_seed(0))).flatten()
     shares = torch.bincount(picked.long(), minlength=4) / 20_000
     assert torch.allclose(shares, torch.tensor([0.1, 0.0, 0.6, 0.3]), atol=0.01)
+
+
+def test_candidates_of_the_prior_mend_a_narrow_and_wrong_encoder():
+    """Nothing is seen, so z is N(0, 1); the encoder is sure that it is 3."""
+
+    class Fixed(Conditional):
+        def __init__(self, loc, scale):
+            super().__init__()
+            self.loc, self.scale = loc, scale
+            self.unused = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, condition, *rest):
+            loc = condition[..., :1] if self.loc is None else torch.full_like(condition[..., :1], self.loc)
+            return Independent(Cells(loc, torch.full_like(loc, self.scale)), 1)
+
+    posterior = PosteriorLVM(Fixed(3.0, 0.01), Fixed(None, 0.01), GaussianNoise(0.1))
+    nothing = Observations(torch.zeros(1, 1), torch.zeros(1, 1, dtype=torch.bool))
+    [(_, drawn)] = list(draw_blocks(posterior, nothing, torch.arange(1), 2000, seed=0, refine=8000))
+    assert abs(float(drawn.mean())) < 0.1
+    assert float(drawn.std()) == pytest.approx(1, abs=0.1)

@@ -213,6 +213,9 @@ def test_a_failed_refit_leaves_the_old_fit(table):
     with pytest.raises(InvalidData):
         rec.set_params(settings={"wings": 1}).fit(table)
     assert np.array_equal(rec.transform(table), before)
+    with pytest.raises(InvalidData):
+        rec.set_params(settings={"wings": 1}).fit(pd.DataFrame(table, columns=list("abcd")))
+    assert rec.columns_ is None
 
 
 def test_an_error_while_drawing_leaves_no_trace(table, monkeypatch):

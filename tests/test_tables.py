@@ -167,6 +167,8 @@ def test_cells_below_a_detection_limit_are_drawn_below_it():
     assert np.corrcoef(draws.values[:, below, 0].mean(0), clean[below, 0])[0, 1] > 0.7
     same = quick(max_steps=800, limits={0: ("<", -0.5)}).fit(np.where(clean < [-0.5, -9], [-0.5, 0], clean))
     assert (same.sample(np.where(clean < [-0.5, -9], [-0.5, 0], clean), 5).values[:, below, 0] <= -0.5 + 1e-6).all()
+    with pytest.raises(InvalidData, match="no noise on that column"):
+        quick(noise=0.1).fit(frame)
     with pytest.raises(InvalidData, match="Expected limits such as"):
         quick(limits={5: ("<", 1)}).fit(clean)
 

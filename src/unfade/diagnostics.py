@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import clone
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
 from unfade.errors import InvalidData
+from unfade.scores import crps
 from unfade.tables import Column, Container, open_container
 
 
@@ -37,9 +39,7 @@ class HeldOut:
         sd = np.nanstd(self.seen, 0)[self.columns]
         units = np.where(sd > 0, sd, 1.0)
         m = len(draws)
-        ordered = np.sort(draws, 0)
-        rank = (2 * np.arange(m) - m + 1)[:, None]
-        numbers = (np.abs(draws - self.values).mean(0) - (ordered * rank).sum(0) / (m * (m - 1))) / units
+        numbers = crps(torch.from_numpy(draws), torch.from_numpy(self.values)).numpy() / units
         pairs = np.array([(m**2 - (np.unique(d, return_counts=True)[1] ** 2).sum()) / (m * (m - 1)) for d in draws.T])
         return np.where(names, (draws != self.values).mean(0) - pairs / 2, numbers)
 

@@ -134,9 +134,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._check_parameters()
         obs, container = self._door(X, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.columns_ = container.columns
-        space = self._space(obs)
-        self._say_what_is_not_modelled(space)
+        space = self._space(obs, container.columns or ())
+        self._say_what_is_not_modelled(space, container.columns or ())
         method = METHODS[self.method]
         config = self.training or method.training
         corruption, settings = self._corruption(space)
@@ -157,7 +156,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 print(f"stage {stage}: {history}", file=sys.stderr)
         if task.interrupted:
             warnings.warn("Training was interrupted: what it had reached is kept.", DataNotice, stacklevel=2)
-        self.seed_, self.space_, self.posterior_ = seed, space, posterior
+        self.seed_, self.space_, self.posterior_, self.columns_ = seed, space, posterior, container.columns
         self.architecture_, self.histories_, self.interrupted_ = task.architecture, task.histories, task.interrupted
         self.noise_ = self._noise_in_units()
         return self
@@ -386,12 +385,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         back = np.array([names.index(name) if name in names else -1 for name in given])
         return obs[:, [given.index(name) for name in names]], replace(container, back=back)
 
-    def _space(self, obs: Observations) -> ModelSpace:
+    def _space(self, obs: Observations, columns: Sequence[Column]) -> ModelSpace:
         """How columns become features."""
         entries = obs.event_shape.numel()
-        columns = self.columns_ or ()
         counts = {i: len(c.categories) for i, c in enumerate(columns) if c.kind == "category" and len(c.categories) > 2}
-        bounds = self._bounds(entries)
+        bounds = self._bounds(entries, columns)
         mixed = METHODS[self.method].mixed and (self.settings or {}).get("posterior", "forward") == "forward"
         if not mixed and counts:
             names = [columns[i].name for i in counts]
@@ -406,12 +404,19 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 exact[i] |= column.discrete
         whole = torch.zeros(entries, dtype=torch.bool)
         whole[[i for i, column in enumerate(columns) if column.kind != "number"]] = True
-        return ModelSpace.fit(obs, self.scaling, exact, counts, whole, bounds)
+        space = ModelSpace.fit(obs, self.scaling, exact, counts, whole, bounds)
+        if lost := [i for i in obs.within().flatten(1).any(0).nonzero().flatten().tolist() if i not in space.steps]:
+            name = columns[lost[0]].name if columns else lost[0]
+            raise InvalidData(
+                f"Column {name!r} has detection limits: expected at least two values beyond them, no noise on that column, "
+                "and method 'tae', 'miwae' or 'mvae'. Leave the limits out otherwise."
+            )
+        return space
 
-    def _bounds(self, entries: int) -> Tensor:
+    def _bounds(self, entries: int, columns: Sequence[Column]) -> Tensor:
         """Least and largest value of each entry, (2, entries)."""
         ends = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, entries)
-        names: list[Any] = [column.name for column in self.columns_ or ()] or list(range(entries))
+        names: list[Any] = [column.name for column in columns] or list(range(entries))
         for name, pair in (self.bounds or {}).items():
             if name not in names:
                 raise InvalidData(f"bounds names {name!r}, which is no column. Columns are {names[:10]}.")
@@ -421,11 +426,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             ends[:, names.index(name)] = torch.tensor([low, high])
         return ends
 
-    def _say_what_is_not_modelled(self, space: ModelSpace) -> None:
+    def _say_what_is_not_modelled(self, space: ModelSpace, columns: Sequence[Column]) -> None:
         fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        if self.columns_ is not None:  # what passes through is nobody's surprise
-            modelled = modelled | torch.tensor([column.kind == "excluded" for column in self.columns_])
+        if columns:  # what passes through is nobody's surprise
+            modelled = modelled | torch.tensor([column.kind == "excluded" for column in columns])
         for where, sentence in (
             (~modelled & fill.isnan(), "Nothing is observed in {}: kept, and left missing."),
             (~modelled & ~fill.isnan(), "Only one value is observed in {}: missing entries are filled with it."),
