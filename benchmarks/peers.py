@@ -17,8 +17,8 @@ import numpy as np
 ENVIRONMENTS = Path("build/peers")
 REQUIREMENTS = {
     "miceforest": ["miceforest", "lightgbm<4.7", "pandas<3"],
-    "IterativeImputer": ["scikit-learn"],
-    "kNN": ["scikit-learn"],
+    "IterativeImputer": ["scikit-learn", "pandas<3"],
+    "kNN": ["scikit-learn", "pandas<3"],
     "gcimpute": ["gcimpute", "numpy<2", "scipy<1.13", "pandas<3", "scikit-learn"],
     "MIDAS2": ["midasverse-midas", "torch==2.13.0", "pandas<3"],
 }
@@ -31,24 +31,30 @@ def run(name: str, Y: np.ndarray, draws: int, seed: int, noise: float = 0.0) -> 
 
     noise: sd of the noise, for those that can be told.
     """
+    import pandas as pd
+
+    found = run_frame(name, pd.DataFrame(Y, columns=[f"c{i}" for i in range(Y.shape[1])]), draws, seed, noise)
+    return {**found, "draws": found["draws"].to_numpy(dtype=float).reshape(draws, *Y.shape)}
+
+
+def run_frame(name: str, frame: Any, draws: int, seed: int, noise: float = 0.0) -> dict[str, Any]:
+    """The same for a pandas frame, whose texts are categories; the draws are one frame, one table below the other."""
+    import pandas as pd
+
     with tempfile.TemporaryDirectory() as folder:
-        given, made = Path(folder) / "given", Path(folder) / "made"
-        options = [str(draws), str(seed), str(noise)]
+        given, made = Path(folder) / "given.csv", Path(folder) / "made.csv"
+        frame.to_csv(given, index=False, na_rep="NA", float_format="%.17g")
+        command = [name, str(given), str(made), str(draws), str(seed), str(noise)]
         if name in R_PEERS:
-            np.savetxt(given, Y, delimiter=",", header=",".join(f"c{i}" for i in range(Y.shape[1])), comments="")
-            text = given.read_text().replace("nan", "NA")
-            given.write_text(text)
-            command = ["Rscript", str(Path(__file__).with_suffix(".R")), name, str(given), str(made), *options]
+            command = ["Rscript", str(Path(__file__).with_suffix(".R")), *command]
         else:
-            np.save(given.with_suffix(".npy"), Y)
-            command = [str(_environment(name)), "-W", "ignore", __file__, name, f"{given}.npy", f"{made}.npy", *options]
+            command = [str(_environment(name)), "-W", "ignore", __file__, *command]
         ran = subprocess.run(["/usr/bin/env", "time", "-v", *command] if _TIMED else command, check=False,
                              capture_output=True, text=True, timeout=LIMIT)  # fmt: skip
         if ran.returncode:
-            raise RuntimeError(f"{name} failed: {ran.stderr[-500:]}")
+            raise RuntimeError(f"{name} failed: {_reason(ran.stderr)}")
         seconds = json.loads(ran.stdout.splitlines()[-1])["seconds"]
-        values = np.genfromtxt(made, delimiter=",", skip_header=1) if name in R_PEERS else np.load(f"{made}.npy")
-        return {"draws": values.reshape(draws, *Y.shape), "seconds": seconds, "memory": _peak(ran.stderr)}
+        return {"draws": pd.read_csv(made), "seconds": seconds, "memory": _peak(ran.stderr)}
 
 
 _TIMED = Path("/usr/bin/time").exists()
@@ -58,6 +64,11 @@ def _peak(said: str) -> float | None:
     """Megabytes, from what `time -v` says."""
     line = next((line for line in said.splitlines() if "Maximum resident" in line), None)
     return line and float(line.rsplit(":", 1)[1]) / 1024
+
+
+def _reason(said: str) -> str:
+    """The end of what it said, without what `time -v` adds."""
+    return said.split("Command exited")[0].strip()[-300:]
 
 
 def _environment(name: str) -> Path:
@@ -71,54 +82,51 @@ def _environment(name: str) -> Path:
     return folder / "bin/python"
 
 
-def miceforest(Y: np.ndarray, draws: int, seed: int) -> np.ndarray:
+def miceforest(frame: Any, draws: int, seed: int) -> list[Any]:
     """Its default of five rounds."""
     import miceforest as mf
-    import pandas as pd
 
-    frame = pd.DataFrame(Y, columns=[f"c{i}" for i in range(Y.shape[1])])
-    kernel = mf.ImputationKernel(frame, num_datasets=draws, random_state=seed)
+    texts = frame.select_dtypes(exclude="number").columns
+    kernel = mf.ImputationKernel(frame.astype(dict.fromkeys(texts, "category")), num_datasets=draws, random_state=seed)
     kernel.mice(5)
-    return np.stack([kernel.complete_data(i).to_numpy() for i in range(draws)])
+    return [kernel.complete_data(i) for i in range(draws)]
 
 
-def iterative_imputer(Y: np.ndarray, draws: int, seed: int) -> np.ndarray:
+def iterative_imputer(frame: Any, draws: int, seed: int) -> list[Any]:
     """Posterior samples of scikit-learn's IterativeImputer, one fit a draw."""
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
     from sklearn.impute import IterativeImputer
 
     fits = (IterativeImputer(sample_posterior=True, random_state=seed + i) for i in range(draws))
-    return np.stack([imputer.fit_transform(Y) for imputer in fits])
+    return [imputer.fit_transform(frame) for imputer in fits]
 
 
-def knn(Y: np.ndarray, draws: int, seed: int) -> np.ndarray:
+def knn(frame: Any, draws: int, seed: int) -> list[Any]:
     """scikit-learn's KNNImputer of ten neighbours: one guess, the same in every draw."""
     from sklearn.impute import KNNImputer
     from sklearn.preprocessing import StandardScaler
 
-    scaler = StandardScaler().fit(Y)
-    filled = scaler.inverse_transform(KNNImputer(n_neighbors=10).fit_transform(scaler.transform(Y)))
-    return np.repeat(filled[None], draws, 0)
+    scaler = StandardScaler().fit(frame)
+    filled = scaler.inverse_transform(KNNImputer(n_neighbors=10).fit_transform(scaler.transform(frame)))
+    return [filled] * draws
 
 
-def gcimpute(Y: np.ndarray, draws: int, seed: int) -> np.ndarray:
+def gcimpute(frame: Any, draws: int, seed: int) -> list[Any]:
     """Multiple imputations of the Gaussian copula."""
-    import pandas as pd
     from gcimpute.gaussian_copula import GaussianCopula
 
     model = GaussianCopula(verbose=0, random_state=seed)
-    model.fit(X=pd.DataFrame(Y))
-    return np.moveaxis(np.asarray(model.sample_imputation(num=draws)), -1, 0)
+    model.fit(X=frame)
+    return list(np.moveaxis(np.asarray(model.sample_imputation(num=draws)), -1, 0))
 
 
-def midas(Y: np.ndarray, draws: int, seed: int) -> np.ndarray:
+def midas(frame: Any, draws: int, seed: int) -> list[Any]:
     """Its defaults."""
     import midas2
-    import pandas as pd
 
     model = midas2.MIDAS()
-    model.fit(pd.DataFrame(Y, columns=[f"c{i}" for i in range(Y.shape[1])]), seed=seed)
-    return np.stack([np.asarray(table, dtype=float) for table in model.transform(m=draws)])
+    model.fit(frame, seed=seed)
+    return list(model.transform(m=draws))
 
 
 PEERS = {
@@ -131,9 +139,11 @@ PEERS = {
 
 
 if __name__ == "__main__":
+    import pandas as pd
+
     name, given, made, draws, seed, _ = sys.argv[1:]
-    data = np.load(given)
+    data = pd.read_csv(given)
     started = time.perf_counter()
     result = PEERS[name](data, int(draws), int(seed))
     print(json.dumps({"seconds": time.perf_counter() - started}))
-    np.save(made, result)
+    pd.concat([pd.DataFrame(np.asarray(t), columns=data.columns) for t in result]).to_csv(made, index=False)

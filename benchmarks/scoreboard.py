@@ -1,8 +1,9 @@
-"""Methods side by side on real tables: `python benchmarks/scoreboard.py tables --data-dir FOLDER`, then `--report`.
+"""Methods side by side on real tables: `python benchmarks/scoreboard.py tables|categories --data-dir FOLDER`.
 
 Holes are cut into complete tables, the truth reaches the scorer only, all draw as often. Every cell (table, setting,
-seed, method) is a line of build/scoreboard/tables.json; what is there is not run again. `--report` prints
-what that file holds.
+seed, method) is a file under build/scoreboard; what is there is not run again, so several commands may work at
+once. `--report` writes what was run to build/scoreboard as Markdown and as a picture. `categories`: tables with texts,
+further holes cut into them, scored on their categories by the share of draws that name the true one.
 """
 
 import argparse
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import peers
 import torch
+from scipy.stats import rankdata
 
 from unfade import Recoverer
 from unfade.corruption import mask_at_random, mask_given_others
@@ -41,7 +44,9 @@ SETTINGS = (
     "MAR",
     "noise",
 )  # 30 % missing in each; noise: of 0.3 column sds on what is observed, told to those that can use it
-RESULTS = Path("build/scoreboard/tables.json")
+CATEGORIES = {"adult_train_missing": 2000, "titanic_missing": None, "penguins_missing": None, "horse_colic_missing": None}
+FOR_CATEGORIES = ["unfade", "MIWAE", "shares", "miceforest", "mice pmm", "mice cart"]  # pmm: for numbers alone
+RESULTS = Path("build/scoreboard")
 
 
 def truth(name: str, folder: Path) -> np.ndarray:
@@ -84,6 +89,7 @@ def peer(name: str) -> Callable[..., dict[str, Any]]:
 
     def run(Y: np.ndarray, seed: int, level: np.ndarray) -> dict[str, Any]:
         centre, scale = np.nanmean(Y, 0), np.nanstd(Y, 0)
+        scale[scale == 0] = 1.0
         found = peers.run(name, (Y - centre) / scale, DRAWS, seed, float(np.mean(level / scale)))
         return {**found, "draws": found["draws"] * scale + centre}
 
@@ -98,39 +104,120 @@ METHODS = {
 
 
 def score(X: np.ndarray, Y: np.ndarray, draws: np.ndarray) -> dict[str, float]:
-    """On missing cells, and where there is noise on observed ones too, in sds of the clean observed values."""
+    """On missing cells, and where there is noise on observed ones too, in sds of the clean observed values.
+
+    For coverage ties are broken by chance, else columns of few values would make it look better than it is.
+    """
     seen = ~np.isnan(Y)
-    unit = np.array([X[seen[:, j], j].std() for j in range(X.shape[1])])
+    unit = np.array([X[seen[:, j], j].std() or X[:, j].std() for j in range(X.shape[1])])
+    chance = np.random.default_rng(0)
+    apart_draws, apart_truth = (values + 1e-6 * unit * chance.random(values.shape) for values in (draws, X))
     result = {}
     for cells in ("missing", "observed"):
         found = evaluate(draws, X, seen, cells=cells, unit=unit)
+        apart = evaluate(apart_draws, apart_truth, seen, cells=cells, unit=unit)
         result |= {
             f"{cells}: CRPS": found.crps,
             f"{cells}: energy score": found.energy_score,
             f"{cells}: RMSE": found.rmse,
-            f"{cells}: coverage": found.coverage,
-            f"{cells}: coverage due": found.coverage_due,
+            f"{cells}: coverage": apart.coverage,
+            f"{cells}: coverage due": apart.coverage_due,
         }
     return result
 
 
+def frame_of(name: str, folder: Path) -> pd.DataFrame:
+    """A table with categories as text: texts, truth values, and whole numbers of up to seven values, which are codes."""
+    frame = pd.read_csv(folder / f"{name}.csv.gz")
+    rows = CATEGORIES[name]
+    if rows is not None:
+        frame = frame.sample(rows, random_state=0).sort_index().reset_index(drop=True)
+    for column in frame:
+        values = frame[column].dropna()
+        numeric = pd.api.types.is_numeric_dtype(values) and values.dtype != bool
+        if not numeric or (values.nunique() <= 7 and (values == values.round()).all()):
+            texts = values.astype(int).map("code {}".format) if numeric else values.map("{}".format)
+            frame[column] = texts.reindex(frame.index).astype(object)
+    return frame.loc[:, frame.nunique() > 1]
+
+
+def score_frame(frame: pd.DataFrame, holed: pd.DataFrame, draws: pd.DataFrame) -> dict[str, float]:
+    """On the categories of cells that were cut out: log score and Brier score, a mean over columns of means over cells.
+
+    Of m draws, a category that k name has probability (k + 1/2) / (m + c/2), c the number of categories.
+    """
+    logs, squares = [], []
+    for column in frame.select_dtypes(object):
+        hidden = (holed[column].isna() & frame[column].notna()).to_numpy()
+        values = sorted(frame[column].dropna().unique())
+        said = draws[column].astype(str).to_numpy().reshape(DRAWS, -1)[:, hidden]
+        counts = np.stack([(said == value).sum(0) for value in values])
+        chance = (counts + 0.5) / (counts.sum(0) + 0.5 * len(values))
+        true = frame[column].to_numpy()[hidden] == np.array(values, dtype=object)[:, None]
+        logs.append(-np.log(chance[true]).mean())
+        squares.append(((chance - true) ** 2).sum(0).mean())
+    return {"missing: log score": float(np.mean(logs)), "missing: Brier score": float(np.mean(squares))}
+
+
+def categories(folder: Path, names: list[str], seeds: int, methods: list[str]) -> None:
+    """Run what is not among the results yet."""
+    for seed in range(seeds):
+        for name in names:
+            frame = frame_of(name, folder)
+            holed = frame.mask(np.random.default_rng(seed).random(frame.shape) < 0.3)
+            for method in methods:
+                if not _file(name, "MCAR", seed, method).exists():
+                    _keep(name, "MCAR", seed, method, _frame_cell(frame, holed, method, seed))
+
+
+def _frame_cell(frame: pd.DataFrame, holed: pd.DataFrame, method: str, seed: int) -> dict[str, Any]:
+    started = time.perf_counter()
+    try:
+        if method in ("unfade", "MIWAE"):
+            rec = Recoverer({"unfade": "tae", "MIWAE": "miwae"}[method], random_state=seed, verbose=0).fit(holed)
+            drawn = pd.concat(list(rec.sample(holed, DRAWS)))
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            ran = {"draws": drawn, "seconds": time.perf_counter() - started, "memory": peak}
+        elif method == "shares":  # each column's own
+            rng = np.random.default_rng(seed)
+            picked = [holed.apply(lambda c: c.fillna(c.dropna().sample(1, random_state=rng).iloc[0])) for _ in range(DRAWS)]
+            ran = {"draws": pd.concat(picked), "seconds": time.perf_counter() - started, "memory": 0.0}
+        else:
+            ran = peers.run_frame(method, holed, DRAWS, seed)
+        scores = score_frame(frame, holed, ran["draws"])
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {str(error)[-300:]}"}
+    return {**scores, "seconds": ran["seconds"], "memory": ran["memory"]}
+
+
 def tables(folder: Path, names: list[str], settings: list[str], seeds: int, methods: list[str]) -> None:
     """Run what is not among the results yet."""
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for seed in range(seeds):
         for name in names:
             X = truth(name, folder)
             for setting in settings:
                 Y, level = corrupted(X, setting, seed)
                 for method in methods:
-                    key = f"{name}; {setting}; {seed}; {method}"
-                    if key in results:
-                        continue
-                    results[key] = _cell(X, Y, level, method, seed)
-                    print(key, json.dumps(results[key]), flush=True)
-                    with whole_or_nothing(RESULTS) as part:
-                        part.write_text(json.dumps(results, indent=0))
+                    if not _file(name, setting, seed, method).exists():
+                        _keep(name, setting, seed, method, _cell(X, Y, level, method, seed))
+
+
+def _keep(name: str, setting: str, seed: int, method: str, cell: dict[str, Any]) -> None:
+    print(name, setting, seed, method, json.dumps(cell), flush=True)
+    file = _file(name, setting, seed, method)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with whole_or_nothing(file) as part:
+        part.write_text(json.dumps(cell, indent=0))
+
+
+def _file(name: str, setting: str, seed: int, method: str) -> Path:
+    return RESULTS / ("categories" if name in CATEGORIES else "tables") / name / setting / str(seed) / f"{method}.json"
+
+
+def found(name: str, setting: str, seed: int, method: str) -> dict[str, Any]:
+    """What was measured; nothing where it was not run."""
+    file = _file(name, setting, seed, method)
+    return json.loads(file.read_text()) if file.exists() else {}
 
 
 def _cell(X: np.ndarray, Y: np.ndarray, level: np.ndarray, method: str, seed: int) -> dict[str, Any]:
@@ -144,53 +231,103 @@ def _cell(X: np.ndarray, Y: np.ndarray, level: np.ndarray, method: str, seed: in
     return {**scores, "seconds": found["seconds"], "memory": found["memory"]}
 
 
-def report(names: list[str], settings: list[str], seeds: int, methods: list[str]) -> str:
-    """Tables of CRPS and mean ranks over what all methods have run."""
-    results = json.loads(RESULTS.read_text())
+def report(what: str, names: list[str], settings: list[str], seeds: int, methods: list[str]) -> str:
+    """Tables of scores and mean ranks over what was run, as Markdown."""
+    kinds = ["CRPS", "energy score"] if what == "tables" else ["log score", "Brier score"]
     text = []
     for setting in settings:
         text += [f"## {setting}", "", "| | " + " | ".join(methods) + " |", "|---" * (len(methods) + 1) + "|"]
-        ranks: dict[str, list[list[float]]] = {"CRPS": [], "energy score": []}
+        ranks: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
         for name in names:
-            cells = [[results.get(f"{name}; {setting}; {s}; {m}", {}) for s in range(seeds)] for m in methods]
-            if not any(any(c) for c in cells):
-                continue
-            text.append(f"| {name} | " + " | ".join(_shown(c) for c in cells) + " |")
+            cells = [[found(name, setting, seed, m) for seed in range(seeds)] for m in methods]
+            text.append(f"| {name} | " + " | ".join(_shown(c, kinds[0]) for c in cells) + " |")
             for kind, kept in ranks.items():
                 values = [np.mean([c.get(f"missing: {kind}", np.inf) for c in each]) for each in cells]
-                kept.append(list(np.argsort(np.argsort(values)) + 1.0))
+                kept.append(list(rankdata(values)))
         for kind, kept in ranks.items():
             text.append(f"| mean rank, {kind} | " + " | ".join(f"{r:.1f}" for r in np.mean(kept, 0)) + " |")
+        for cells_of in ("missing", "observed") if setting == "noise" else ("missing",):
+            for key in ("RMSE", "CRPS", "coverage", "coverage due") if what == "tables" else ():
+                text.append(_mean_line(f"{cells_of}: {key}", names, setting, seeds, methods))
+        text += [_mean_line(key, names, setting, seeds, methods) for key in ("seconds", "memory")]
         text.append("")
     return "\n".join(text)
 
 
-def _shown(cells: list[dict[str, Any]]) -> str:
+def _mean_line(key: str, names: list[str], setting: str, seeds: int, methods: list[str]) -> str:
+    """A mean over all cells that were run and did not fail."""
+    line = f"| mean {key} | "
+    for method in methods:
+        values = [found(name, setting, seed, method).get(key) for name in names for seed in range(seeds)]
+        some = [value for value in values if value is not None]
+        line += (f"{np.mean(some):.3g}" if some else "") + (f" (of {len(some)})" if len(some) < len(values) else "") + " | "
+    return line
+
+
+def _shown(cells: list[dict[str, Any]], kind: str) -> str:
     if not all(cells):
         return ""
     if any("failed" in cell for cell in cells):
         return "failed"
-    crps, coverage, seconds = (
-        np.mean([cell[key] for cell in cells]) for key in ("missing: CRPS", "missing: coverage", "seconds")
-    )
-    return f"{crps:.3f} ({coverage:.2f}, {seconds:.0f} s)"
+    value = np.mean([cell[f"missing: {kind}"] for cell in cells])
+    spread = np.ptp([cell[f"missing: {kind}"] for cell in cells]) / 2
+    coverage = [cell["missing: coverage"] for cell in cells if "missing: coverage" in cell]
+    return f"{value:.3f} ± {spread:.3f}" + (f" ({np.mean(coverage):.2f})" if coverage else "")
+
+
+def picture(names: list[str], settings: list[str], seeds: int, methods: list[str], path: Path) -> None:
+    """Scores of every method relative to the best of its row, one panel a setting."""
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(1, len(settings), figsize=(5 * len(settings), 0.45 * len(names) + 2), sharey=True)
+    for panel, setting in zip(np.atleast_1d(panels), settings, strict=True):
+        best = []
+        for name in names:
+            scores = [[found(name, setting, s, m).get("missing: CRPS", np.nan) for s in range(seeds)] for m in methods]
+            best.append(np.mean(scores, 1) / np.nanmin(np.mean(scores, 1)))
+        for method, marker, ratio in zip(methods, "os^vDPX<>*", np.array(best).T, strict=False):
+            first = method == methods[0]
+            panel.plot(
+                ratio, range(len(names)), marker, label=method, alpha=1.0 if first else 0.6, zorder=3 if first else 2
+            )
+        panel.set_title(setting)
+        panel.set_xlim(0.97, 2.2)
+        panel.set_xlabel("CRPS on missing cells / best")
+        panel.axvline(1, color="grey", lw=0.8, zorder=1)
+        panel.grid(axis="y", alpha=0.3)
+    np.atleast_1d(panels)[0].set_yticks(range(len(names)), names)
+    np.atleast_1d(panels)[0].invert_yaxis()
+    handles, labels = np.atleast_1d(panels)[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=5)
+    figure.tight_layout(rect=(0, 0.12, 1, 1))
+    figure.savefig(path, dpi=110)
 
 
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["tables"])
+    parser.add_argument("what", choices=["tables", "categories"])
     parser.add_argument("--data-dir", type=Path, help="folder with the tables as NAME.csv.gz")
-    parser.add_argument("--tables", nargs="*", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("--tables", nargs="*", choices=[*TABLES, *CATEGORIES])
     parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=SETTINGS)
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--methods", nargs="*", choices=[*METHODS, "shares"])
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--report", action="store_true", help="print the tables of what was run")
+    parser.add_argument("--report", action="store_true", help="write tables of what was run")
     chosen = parser.parse_args()
+    numbers = chosen.what == "tables"
+    names = chosen.tables or list(TABLES if numbers else CATEGORIES)
+    methods = chosen.methods or (list(METHODS) if numbers else FOR_CATEGORIES)
     if chosen.report:
-        print(report(chosen.tables, chosen.settings, chosen.seeds, chosen.methods))
+        settings = chosen.settings if numbers else ["MCAR"]
+        text = report(chosen.what, names, settings, chosen.seeds, methods)
+        (RESULTS / f"{chosen.what}.md").write_text(text)
+        if numbers:
+            picture(names, settings, chosen.seeds, methods, RESULTS / "tables.png")
+        print(text)
+    elif numbers:
+        tables(chosen.data_dir, names, chosen.settings, chosen.seeds, methods)
     else:
-        tables(chosen.data_dir, chosen.tables, chosen.settings, chosen.seeds, chosen.methods)
+        categories(chosen.data_dir, names, chosen.seeds, methods)
 
 
 if __name__ == "__main__":

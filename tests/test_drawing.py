@@ -8,8 +8,8 @@ from torch.distributions import Independent
 
 from unfade.conditionals import Cells, Conditional
 from unfade.corruption import GaussianNoise
-from unfade.drawing import draw_blocks
-from unfade.models import Pool, PosteriorLVM
+from unfade.drawing import draw_blocks, mean_blocks
+from unfade.models import Ensemble, Pool, PosteriorLVM
 from unfade.observations import Observations
 
 
@@ -55,21 +55,36 @@ def test_a_pool_is_picked_from_by_weight():
     assert torch.allclose(shares, torch.tensor([0.1, 0.0, 0.6, 0.3]), atol=0.01)
 
 
+class Fixed(Conditional):
+    """One Gaussian whatever the condition; loc None: centred on the condition's first entry."""
+
+    def __init__(self, loc, scale):
+        super().__init__()
+        self.loc, self.scale = loc, scale
+        self.unused = torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, condition, *rest):
+        loc = condition[..., :1] if self.loc is None else torch.full_like(condition[..., :1], self.loc)
+        return Independent(Cells(loc, torch.full_like(loc, self.scale)), 1)
+
+
+NOTHING = Observations(torch.zeros(1, 1), torch.zeros(1, 1, dtype=torch.bool))
+
+
 def test_candidates_of_the_prior_mend_a_narrow_and_wrong_encoder():
     """Nothing is seen, so z is N(0, 1); the encoder is sure that it is 3."""
-
-    class Fixed(Conditional):
-        def __init__(self, loc, scale):
-            super().__init__()
-            self.loc, self.scale = loc, scale
-            self.unused = torch.nn.Parameter(torch.zeros(1))
-
-        def forward(self, condition, *rest):
-            loc = condition[..., :1] if self.loc is None else torch.full_like(condition[..., :1], self.loc)
-            return Independent(Cells(loc, torch.full_like(loc, self.scale)), 1)
-
     posterior = PosteriorLVM(Fixed(3.0, 0.01), Fixed(None, 0.01), GaussianNoise(0.1))
-    nothing = Observations(torch.zeros(1, 1), torch.zeros(1, 1, dtype=torch.bool))
-    [(_, drawn)] = list(draw_blocks(posterior, nothing, torch.arange(1), 2000, seed=0, refine=8000))
+    [(_, drawn)] = list(draw_blocks(posterior, NOTHING, torch.arange(1), 2000, seed=0, refine=8000))
     assert abs(float(drawn.mean())) < 0.1
     assert float(drawn.std()) == pytest.approx(1, abs=0.1)
+
+
+def test_members_take_turns():
+    members = [PosteriorLVM(Fixed(0.0, 1.0), Fixed(10.0 * i, 0.1), GaussianNoise(0.1 + 0.2 * i)) for i in range(3)]
+    ensemble = Ensemble(members)
+    [(_, drawn)] = list(draw_blocks(ensemble, NOTHING, torch.arange(1), 40, seed=0))
+    turns = (drawn.flatten() / 10).round().tolist()
+    assert turns == [i % 16 % 3 for i in range(40)]  # sixteen draws go through the networks together
+    [(_, mean)] = list(mean_blocks(ensemble, NOTHING, torch.arange(1), 30, seed=0))
+    assert float(mean) == pytest.approx(10, abs=0.1)
+    assert float(ensemble.noise) == pytest.approx(0.3)

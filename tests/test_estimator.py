@@ -76,6 +76,8 @@ def test_integer_and_boolean_columns_are_numbers():
         ({"noise": "infer"}, "belongs to method 'tae-paper'"),
         ({"scaling": "wrong"}, "scaling must be"),
         ({"refine": -1}, "refine must be"),
+        ({"members": 0}, "members must be"),
+        ({"members": "many"}, "members must be"),
         ({"refine": 5, "method": "tae-paper"}, "needs p"),
         ({"max_steps": 0}, "max_steps must be a positive"),
         ({"max_steps": "10"}, "max_steps must be a positive"),
@@ -174,6 +176,22 @@ def test_time_budget_and_chosen_steps(table):
     rec = quick(max_steps=None, max_seconds=2).fit(table)
     assert sum(history.seconds for history in rec.histories_) < 4
     assert np.isfinite(rec.transform(table)).all()
+
+
+def test_small_tables_have_several_members(table):
+    wide = np.random.default_rng(0).normal(size=(30, 65))
+    members = [
+        len(rec.posterior_.each)
+        for rec in (quick().fit(table), quick(members=2).fit(table), quick(method="miwae").fit(table), quick().fit(wide))
+    ]
+    assert members == [4, 2, 1, 1]
+
+
+def test_members_differ_and_are_scored_together(table):
+    rec = quick(max_steps=None, training=TrainingConfig(steps=60)).fit(table)
+    weights = [torch.cat([p.flatten() for p in member.parameters()]) for member in rec.posterior_.each]
+    assert not any(torch.allclose(weights[0], other, atol=1e-2) for other in weights[1:])
+    assert len(rec.histories_) == 3  # of the first member: until scores rise, settled, a posterior of its own
 
 
 def test_same_seed_same_fit(table):

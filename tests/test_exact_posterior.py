@@ -8,11 +8,11 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from unfade.corruption import GaussianNoise
 from unfade.drawing import draw_blocks
-from unfade.methods import Architecture, Stage, Task, fit_method
+from unfade.methods import Architecture, Task, fit_method
 from unfade.models import PriorLVM
 from unfade.objectives import TAE
 from unfade.scores import covered, crps
-from unfade.training import TrainingConfig
+from unfade.training import TrainingConfig, train
 
 ARCHITECTURE = Architecture(latent=2, hidden=(64, 64), decoder_hidden=(), skip=True, shared_variance=True)
 ROWS = 400
@@ -92,7 +92,7 @@ def test_a_blind_decoder_is_caught(data):
     task = Task(data[2], GaussianNoise(0.3), ARCHITECTURE, TrainingConfig(steps=1500), seed=0)
     posterior = task.posterior(conditioned=False)
     prior = PriorLVM(ARCHITECTURE.encoder(8), ARCHITECTURE.decoder(8))
-    task.train(Stage(posterior, TAE(prior, ARCHITECTURE.encoder(24), weights=1)))
+    train(posterior, TAE(prior, ARCHITECTURE.encoder(24), weights=1), task.obs, task.training)
     _, ratio, coverage, _ = compare(data, draw(posterior, data[2][:ROWS]))
     assert ratio < 0.8
     assert coverage < 0.8

@@ -109,9 +109,9 @@ def test_miwae_with_one_weight_equals_mvae():
 class KeepsObjective(Task):
     """A task that keeps the objective of its last stage."""
 
-    def train(self, stage):
+    def run_of(self, stage, now):
         self.last = stage.objective
-        super().train(stage)
+        return super().run_of(stage, now)
 
 
 @pytest.fixture(scope="module")

@@ -218,6 +218,19 @@ def test_the_last_stage_on_a_miwae_is_the_tae(data_dir):
         assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
+def test_an_interrupted_group_is_nobodys_result(data_dir, monkeypatch):
+    made = study.Study(SCHEDULES["quick"], data_dir, torch.device("cpu"))
+    tasks = made._tasks([made.rows(Setting("mnist", 0.5), "train")[1]], [0])
+
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    tasks[0].on_step = interrupt
+    monkeypatch.setattr(study.Study, "_tasks", lambda *_: tasks)
+    with pytest.raises(KeyboardInterrupt):
+        made.fit("mvae", [tasks[0].obs], [0])
+
+
 def test_columns_that_repeat_another_are_not_scored(data_dir):
     made = study.Study(SCHEDULES["quick"], data_dir, torch.device("cpu"))
     clean, obs = made.rows(Setting("uci-har", 0.5), "test")

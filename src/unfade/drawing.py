@@ -5,11 +5,12 @@ so that the order of floating-point operations does not hang on the batch; rando
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from unfade.models import PosteriorLVM, Source
+from unfade.models import Ensemble, PosteriorLVM
 from unfade.observations import Observations
 from unfade.randomness import KeyedNormals, Normals
 
@@ -19,14 +20,14 @@ _LATENTS = {"cpu": 2**15, "cuda": 2**19}  # and as many z
 
 
 def draw_blocks(
-    posterior: PosteriorLVM | None, obs: Observations, rows: Tensor, draws: int, seed: int, refine: int = 0
+    posterior: PosteriorLVM | Ensemble | None, obs: Observations, rows: Tensor, draws: int, seed: int, refine: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of (which samples, draws of them (draws, samples in block, *event)), on the posterior's device.
 
     rows: one key a sample.
     """
 
-    def work(model: PosteriorLVM, block: Observations, keys: Tensor, source: Source) -> Tensor:
+    def work(model: Any, block: Observations, keys: Tensor, source: Any) -> Tensor:
         chunks = [
             model.draw(block, _DRAWS, KeyedNormals(seed, keys, first, stream=8), source)
             for first in range(0, draws, _DRAWS)
@@ -40,11 +41,11 @@ def draw_blocks(
 
 
 def mean_blocks(
-    posterior: PosteriorLVM | None, obs: Observations, rows: Tensor, draws: int, seed: int, refine: int = 0
+    posterior: PosteriorLVM | Ensemble | None, obs: Observations, rows: Tensor, draws: int, seed: int, refine: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of (which samples, posterior means of them (samples in block, *event)), on the posterior's device."""
 
-    def work(model: PosteriorLVM, block: Observations, keys: Tensor, source: Source) -> Tensor:
+    def work(model: Any, block: Observations, keys: Tensor, source: Any) -> Tensor:
         return model.mean(block, draws, _mirrored(KeyedNormals(seed, keys, stream=8)), source)
 
     if posterior is None:
@@ -54,16 +55,16 @@ def mean_blocks(
 
 
 def _blocks(
-    posterior: PosteriorLVM,
+    posterior: PosteriorLVM | Ensemble,
     obs: Observations,
     seed: int,
     rows: Tensor,
     refine: int,
-    work: Callable[[PosteriorLVM, Observations, Tensor, Source], Tensor],
+    work: Callable[[Any, Observations, Tensor, Any], Tensor],
     together: int = _DRAWS,
     pool_normals: Callable[[Normals], Normals] = lambda normals: normals,
 ) -> Iterator[tuple[slice, Tensor]]:
-    model = (posterior.model or posterior) if refine else posterior
+    model = posterior.drawn_with(refine)
     device = next(posterior.parameters()).device
     size = _block_size(obs.event_shape.numel(), max(refine, together), device.type)
     for start in range(0, len(obs), size):

@@ -21,7 +21,17 @@ from unfade.corruption import Corruption, GaussianNoise
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
-from unfade.methods import METHODS, Architecture, Task, architecture_for, build_posterior, fit_method
+from unfade.methods import (
+    METHODS,
+    Architecture,
+    Task,
+    architecture_for,
+    build_posterior,
+    fit_ensemble,
+    members_for,
+    training_for,
+)
+from unfade.models import Ensemble, PosteriorLVM
 from unfade.observations import Observations, Scaling, as_observations
 from unfade.progress import progress_bar
 from unfade.recording import Recording, noise_levels, recording
@@ -51,6 +61,9 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         they lie below it. In frames, cells such as ``<0.5`` say it themselves.
     scaling : {"variance", "interval", "joint-variance", "joint-interval"} or None
         How entries are brought to model space: by column, or jointly where all share a unit (images).
+    members : "auto" or int
+        Posteriors that are trained side by side and whose draws are taken in turn. "auto": with method "tae" four
+        for tables of up to 64 columns (a category counts once for each of its values), else one.
     refine : "auto" or int
         Candidates of z that a draw is chosen from by its weight; 0 for plain draws.
     max_steps : int or None
@@ -76,7 +89,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     noise_ : float, ndarray or None
         Noise level in the units of the data: one number where all columns share it, else one a column;
         None where it was inferred for each sample.
-    posterior_ : PosteriorLVM
+    posterior_ : Ensemble
     space_ : ModelSpace
     histories_ : list of History, one a stage
 
@@ -103,6 +116,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         bounds: dict[Any, tuple[float | None, float | None]] | None = None,
         limits: dict[Any, tuple[str, float]] | None = None,
         scaling: str | None = "variance",
+        members: int | str = "auto",
         refine: int | str = "auto",
         max_steps: int | None = None,
         max_seconds: float | None = None,
@@ -119,6 +133,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.bounds = bounds
         self.limits = limits
         self.scaling = scaling
+        self.members = members
         self.refine = refine
         self.max_steps = max_steps
         self.max_seconds = max_seconds
@@ -136,8 +151,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         space = self._space(obs, container.columns or ())
         self._say_what_is_not_modelled(space, container.columns or ())
-        method = METHODS[self.method]
-        config = self.training or method.training
+        method, members = METHODS[self.method], self._members(space.features)
+        config = self.training or training_for(self.method, members)
         corruption, settings = self._corruption(space)
         task = Task(
             space.enter(obs).to(self._device()),
@@ -150,7 +165,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
         )
         with progress_bar(self.verbose > 0) as task.on_step:
-            posterior = fit_method(self.method, task, settings) if space.features else None
+            posterior = fit_ensemble(self.method, task, settings, members) if space.features else None
         if self.verbose > 1:
             for stage, history in enumerate(task.histories, 1):
                 print(f"stage {stage}: {history}", file=sys.stderr)
@@ -247,9 +262,10 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             "architecture": asdict(self.architecture_),
             "histories": [asdict(history) for history in self.histories_],
             "posterior": posterior and {
-                "conditioned": posterior.conditioned,
-                "infer_noise": posterior.unknowns is not None,
-                "model": posterior.model is not None,
+                "members": len(posterior.each),
+                "conditioned": posterior.each[0].conditioned,
+                "infer_noise": posterior.each[0].unknowns is not None,
+                "model": posterior.each[0].model is not None,
             },
         }  # fmt: skip
         storage.save(path, tensors, meta)
@@ -288,20 +304,24 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         rec.posterior_ = rec._rebuild_posterior(state, **meta["posterior"]) if meta["posterior"] else None
         return rec
 
-    def _rebuild_posterior(self, state: dict[str, Tensor], conditioned: bool, infer_noise: bool, model: bool) -> Any:
+    def _rebuild_posterior(
+        self, state: dict[str, Tensor], members: int, conditioned: bool, infer_noise: bool, model: bool
+    ) -> Ensemble:
         space = self.space_
-        exact = state["corruption.exact" if space.plain else "corruption.noise.exact"]
+        exact = state["members.0.corruption.exact" if space.plain else "members.0.corruption.noise.exact"]
 
-        def corruption() -> Corruption:
+        def built() -> PosteriorLVM:
             noise = GaussianNoise(torch.where(exact, 0.0, 1.0))
-            return noise if space.plain else Recording(noise, space.features, space.model_steps(), space.groups)
+            corruption: Corruption = noise
+            if not space.plain:
+                corruption = Recording(noise, space.features, space.model_steps(), space.groups)
+            return build_posterior(self.architecture_, space.features, corruption, conditioned, infer_noise)
 
-        posteriors = [
-            build_posterior(self.architecture_, space.features, corruption(), conditioned, infer_noise) for _ in range(2)
-        ]
-        posteriors[0].model = posteriors[1] if model else None
-        posteriors[0].load_state_dict(state)
-        return posteriors[0].requires_grad_(False).eval().to(self._device())
+        ensemble = Ensemble([built() for _ in range(members)])
+        for member in ensemble.each:
+            member.model = built() if model else None
+        ensemble.load_state_dict(state)
+        return ensemble.requires_grad_(False).eval().to(self._device())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -319,8 +339,16 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float, np.number)) and value > 0):
                 raise InvalidData(f"{name} must be a positive number, or None to leave it open, got {value!r}.")
+        self._members(1)
         self._refine()
         self._device()
+
+    def _members(self, features: int) -> int:
+        if self.members == "auto":
+            return members_for(self.method, features)
+        if not isinstance(self.members, (int, np.integer)) or self.members < 1:
+            raise InvalidData(f"members must be 'auto' or a whole number of at least 1, got {self.members!r}.")
+        return int(self.members)
 
     def _refine(self, refine: int | str | None = None) -> int:
         refine = self.refine if refine is None else refine
@@ -484,18 +512,17 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Which modelled entries are observed without noise, (features,)."""
         if self.posterior_ is None:
             return torch.ones(0, dtype=torch.bool)
-        return self.posterior_.corruption.exact.cpu().expand(self.space_.features)[: len(self.space_.numbers)]
+        return self.posterior_.exact.cpu().expand(self.space_.features)[: len(self.space_.numbers)]
 
     def _noise_in_units(self) -> Any:
         if self.posterior_ is None:
             return 0.0 if self.noise is None else self.noise if not isinstance(self.noise, str) else None
-        if self.posterior_.unknowns is not None:
+        noise = self.posterior_.noise
+        if noise is None:
             return None
         levels = torch.zeros(len(self.space_.modelled)).double()
         numbers = self.space_.numbers
-        levels[numbers] = (
-            self.posterior_.corruption.std.cpu().expand(self.space_.features)[: len(numbers)] * self.space_.scale
-        )
+        levels[numbers] = noise.cpu().expand(self.space_.features)[: len(numbers)] * self.space_.scale
         found = levels[numbers] if len(numbers) else levels[:1]
         if torch.allclose(found, found[0], rtol=1e-5, atol=0):
             return float(found[0])

@@ -10,7 +10,7 @@ from typing import Any
 from unfade.conditionals import Gaussian
 from unfade.corruption import Corruption
 from unfade.errors import InvalidData
-from unfade.models import PosteriorLVM, PriorLVM
+from unfade.models import Ensemble, PosteriorLVM, PriorLVM
 from unfade.networks import MLP
 from unfade.objectives import MIWAE, MVAE, TAE, ForwardKL, Objective, PaperTAE
 from unfade.observations import Observations
@@ -78,6 +78,17 @@ def architecture_for(samples: int, features: int) -> Architecture:
     return Architecture(latent=min(latent, 2 * features), hidden=(units, units), skip=True)
 
 
+def members_for(method: str, features: int) -> int:
+    """How many posteriors stand side by side: several for small tables, where one alone is too sure of itself."""
+    return METHODS[method].members if features <= 64 else 1
+
+
+def training_for(method: str, members: int) -> TrainingConfig:
+    """How to train; members that stand side by side take half a batch each."""
+    training = METHODS[method].training
+    return training if members == 1 else replace(training, batch_size=training.batch_size // 2)
+
+
 @dataclass(frozen=True)
 class Stage:
     """A part of a recipe: what to train by what, for a share of the steps and of the time that is left.
@@ -126,26 +137,12 @@ class Task:
         posterior = build_posterior(self.architecture, self.features, self.corruption, conditioned, infer_noise, self.seed)
         return posterior.to(self.obs.values)
 
-    def run_of(self, stage: Stage) -> Run:
-        """A stage as `train_many` takes it."""
-        seconds = None if self.deadline is None else max(1e-3, stage.time_share * (self.deadline - time.monotonic()))
+    def run_of(self, stage: Stage, now: float) -> Run:
+        """A stage that begins `now`, as `train_many` takes it."""
+        seconds = None if self.deadline is None else max(1e-3, stage.time_share * (self.deadline - now))
         config = replace(self.training, steps=max(1, int(self.training.steps * stage.share)), max_seconds=seconds)
         objective = stage.objective.to(self.obs.values)
         return Run(stage.posterior, objective, self.obs, config, self.seed + len(self.histories))
-
-    def train(self, stage: Stage) -> None:
-        """Train in place. Once a stage was interrupted, what is there is kept as it is."""
-        if self.interrupted:
-            return
-        run = self.run_of(stage)
-        if stage.watched and not self.fixed_steps:
-            histories = train_watched(run, self.refine, self.on_step)
-            self.keep(histories)
-            last = max(histories[-1].steps, default=1)
-            steps = last if len(histories) == 1 else 3 * last  # it settled over half as many steps as it had taken
-            self.training = replace(self.training, steps=steps)
-        else:
-            self.keep(train_many([run], self.on_step))
 
     def keep(self, histories: list[History]) -> None:
         """Record what happened."""
@@ -274,7 +271,8 @@ class Method:
 
     refine: candidates a draw is chosen from; architecture: None means sizes chosen from the data.
     decoder_may_see: whether q(x|z,y) is allowed; a decoder that is also the model p(x|z) must not see y.
-    mixed: whether it takes steps and categories; it must then use nothing of x but p(y|z).
+    mixed: whether it takes steps and categories; it must then use nothing of x but p(y|z). members: posteriors that
+    are trained side by side for small tables, each with its own start and its own held-out cells.
     """
 
     recipe: Callable[..., Recipe]
@@ -283,10 +281,11 @@ class Method:
     architecture: Architecture | None = None
     decoder_may_see: bool = False
     mixed: bool = True
+    members: int = 1
 
 
 METHODS = {
-    "tae": Method(_tae, refine=200),
+    "tae": Method(_tae, refine=200, members=4),
     "tae-paper": Method(_paper_tae, 0, PAPER_TRAINING, PAPER, decoder_may_see=True, mixed=False),
     "mvae": Method(_mvae, refine=0),
     "miwae": Method(_miwae, refine=200),
@@ -295,39 +294,49 @@ METHODS = {
 
 def fit_method(name: str, task: Task, settings: dict[str, Any]) -> PosteriorLVM:
     """Fit a method by its name with its own settings; what happened is in `task.histories`."""
-    recipe = _start(name, task, settings)
-    while isinstance(step := _advance(recipe), Stage):
-        task.train(step)
-    return step
+    return fit_many(name, [task], [settings])[0]
+
+
+def fit_ensemble(name: str, task: Task, settings: dict[str, Any], members: int) -> Ensemble:
+    """As many posteriors of one method as one; they differ in their seeds. `task` keeps the histories of the first."""
+    others = [
+        replace(task, corruption=copy.deepcopy(task.corruption), seed=task.seed + 100 * member, histories=[])
+        for member in range(1, members)
+    ]
+    return Ensemble(fit_many(name, [task, *others], [settings] * members))
 
 
 def fit_many(name: str, tasks: Sequence[Task], settings: Sequence[dict[str, Any]]) -> list[PosteriorLVM]:
-    """Fit tasks of one shape and of a fixed number of steps side by side, each as `fit_method` would alone."""
+    """Fit tasks of one shape side by side: each as `fit_method` would alone, but that they share their number of steps."""
     return side_by_side([_start(name, task, each) for task, each in zip(tasks, settings, strict=True)], tasks)
 
 
 def side_by_side(recipes: Sequence[Recipe], tasks: Sequence[Task]) -> list[PosteriorLVM]:
     """Run recipes of the same stages in lockstep, one for each task."""
-    if not all(task.fixed_steps for task in tasks):
-        raise InvalidData("Side by side, all models take the same steps: expected tasks with fixed_steps=True.")
-    posteriors: list[PosteriorLVM] = []
-    while not posteriors:
+    while True:
         steps = [_advance(recipe) for recipe in recipes]
         stages = [step for step in steps if isinstance(step, Stage)]
-        posteriors = [step for step in steps if isinstance(step, PosteriorLVM)]
-        if stages and posteriors:
+        if not stages:
+            return [step for step in steps if isinstance(step, PosteriorLVM)]
+        if len(stages) < len(steps):
             raise InvalidData(
                 "Side by side, all models take the same stages: expected settings that differ in numbers only."
             )
-        if stages:
-            histories = train_many(
-                [task.run_of(stage) for task, stage in zip(tasks, stages, strict=True)], tasks[0].on_step
-            )
-            for task, history in zip(tasks, histories, strict=True):
-                task.keep([history])
-            if tasks[0].interrupted:
-                raise KeyboardInterrupt  # half-trained models are nobody's result
-    return posteriors
+        if not tasks[0].interrupted:  # once a stage was interrupted, what is there is kept as it is
+            _train(tasks, stages)
+
+
+def _train(tasks: Sequence[Task], stages: Sequence[Stage]) -> None:
+    first, now = tasks[0], time.monotonic()
+    runs = [task.run_of(stage, now) for task, stage in zip(tasks, stages, strict=True)]
+    if stages[0].watched and not first.fixed_steps:
+        histories, steps = train_watched(runs, first.refine, first.on_step)
+        for task in tasks:
+            task.training = replace(task.training, steps=steps)
+    else:
+        histories = [[history] for history in train_many(runs, first.on_step)]
+    for task, found in zip(tasks, histories, strict=True):
+        task.keep(found)
 
 
 def _start(name: str, task: Task, settings: dict[str, Any]) -> Recipe:

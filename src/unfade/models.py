@@ -1,7 +1,9 @@
 """The two latent-variable models: the posterior q(x|y) and the prior p(x)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, log1p
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -94,6 +96,10 @@ class PosteriorLVM(nn.Module):
         weights = (likelihood + prior - source).softmax(0)
         return Pool(z, torch.where(weights.isfinite(), weights, 1 / candidates))  # far outside the data: all alike
 
+    def drawn_with(self, refine: int) -> "PosteriorLVM":
+        """What draws are made with: where they are resampled, the model they are resampled by."""
+        return self.model if refine and self.model is not None else self
+
     def source(self, obs: Observations, refine: int, normals: Normals) -> Source:
         """Where draws take their z from: q(z|y), or a pool of `refine` candidates."""
         return self.pool(obs, refine, normals) if refine else self.latent(obs)
@@ -117,6 +123,61 @@ class PosteriorLVM(nn.Module):
         centres = self.clean(pool.z, obs).base_dist.mean
         weights = pool.weights.reshape(*pool.weights.shape, *[1] * len(obs.event_shape))
         return (weights * centres).sum(0)
+
+
+class Ensemble(nn.Module):
+    """Posteriors of equal standing as one: draws are taken from each in turn, means are averaged.
+
+    Each has learned something else where the data leave room for it, so that their draws together say what
+    one alone does not know.
+    """
+
+    def __init__(self, members: Sequence[PosteriorLVM]):
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    @property
+    def each(self) -> list[PosteriorLVM]:
+        """The members."""
+        return [cast(PosteriorLVM, member) for member in self.members]
+
+    @property
+    def exact(self) -> Tensor:
+        """Which features are observed without noise; the same for all members."""
+        return self.each[0].corruption.exact
+
+    @property
+    def noise(self) -> Tensor | None:
+        """The noise level, a mean where members have learned it; None where it hangs on the sample."""
+        if self.each[0].unknowns is not None:
+            return None
+        return torch.stack([member.corruption.std for member in self.each]).mean(0)
+
+    def drawn_with(self, refine: int) -> "Ensemble":
+        """What draws are made with."""
+        return Ensemble([member.drawn_with(refine) for member in self.each])
+
+    def source(self, obs: Observations, refine: int, normals: Normals) -> list[Source]:
+        """Where the draws of each member take their z from."""
+        return [member.source(obs, refine, normals) for member in self.each]
+
+    def draw(self, obs: Observations, draws: int, normals: Normals, source: list[Source]) -> Tensor:
+        """Draws of x, (draws, samples, *event)."""
+        turns = [range(draws)[turn :: len(source)] for turn in range(len(source))]
+        parts = [
+            member.draw(obs, len(turn), normals, own)
+            for member, turn, own in zip(self.each, turns, source, strict=True)
+            if turn
+        ]
+        x = torch.cat(parts)
+        order = torch.tensor([k for turn in turns for k in turn], device=x.device)
+        return x[order.argsort()]
+
+    def mean(self, obs: Observations, draws: int, normals: Normals, source: list[Source]) -> Tensor:
+        """Posterior mean of x, (samples, *event)."""
+        some = max(1, draws // len(source))
+        means = [member.mean(obs, some, normals, own) for member, own in zip(self.each, source, strict=True)]
+        return torch.stack(means).mean(0)
 
 
 class PriorLVM(nn.Module):

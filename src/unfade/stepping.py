@@ -37,12 +37,17 @@ class Trained(nn.Module):
 class Stepper:
     """Steps of Adam on a stack of models; the modules' own parameters are views of its rows.
 
-    models, data: one each a model, of equal shapes; seeds, clip_norm: (models,). `plan` sets the batches, rates
-    and warm-ups of the next stretch, `step` takes one step of it.
+    models, data: one each a model, of equal shapes; seeds, clip_norm: (models,); averaging: whether averages of the
+    parameters are kept. `plan` sets the batches, rates and warm-ups of the next stretch, `step` takes one step of it.
     """
 
     def __init__(
-        self, models: Sequence[Trained], data: Sequence[Observations], seeds: Sequence[int], clip_norm: Sequence[float]
+        self,
+        models: Sequence[Trained],
+        data: Sequence[Observations],
+        seeds: Sequence[int],
+        clip_norm: Sequence[float],
+        averaging: bool = False,
     ):
         self.device = data[0].values.device
         self.models = models
@@ -56,6 +61,8 @@ class Stepper:
         self._fixed_alone = {name: part[0] for name, part in self.fixed.items()}
         self.each = torch.arange(len(models), device=self.device)[:, None]
         self.first, self.second = torch.zeros_like(self.flat), torch.zeros_like(self.flat)  # Adam's moments
+        self.averaging = averaging
+        self.average = self.flat.clone()  # of the parameters, mostly over the last quarter of the steps taken
         self.fresh_at = torch.zeros(len(models))  # the step at which a model's optimiser was new
         self.names = ["value", *self._probe()]
         self.totals = torch.zeros(len(models), len(self.names), device=self.device)
@@ -69,7 +76,8 @@ class Stepper:
         steps = start + torch.arange(len(rows))
         taken = (steps[:, None] + 1 - self.fresh_at).double()
         root = (1 - 0.999**taken).sqrt()  # Adam's corrections for moments that start at 0
-        numbers = torch.stack([rates * root / (1 - 0.9**taken), 1e-8 * root, warmups], -1).float()
+        recent = (4 / (steps[:, None] + 1)).clamp(max=1.0).expand_as(rates)
+        numbers = torch.stack([rates * root / (1 - 0.9**taken), 1e-8 * root, warmups, recent], -1).float()
         new = rows, step_keys(self.seeds.cpu(), steps), numbers
         if not self.planned:
             self.planned = [part.to(self.device) for part in new]
@@ -137,9 +145,19 @@ class Stepper:
 
     def restore(self, parameters: Tensor, which: Tensor, step: int) -> None:
         """Put the models `which` (bool) back to earlier parameters at step `step`, with the optimiser as new."""
-        self.flat[which] = parameters[which]
+        self.flat[which] = self.average[which] = parameters[which]
         self.first[which] = self.second[which] = 0.0
         self.fresh_at[which] = step
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Inside, the modules' parameters are the averages of those they had: less noisy, as at a rate that has fallen."""
+        current = self.flat.clone()
+        self.flat.copy_(self.average)
+        try:
+            yield
+        finally:
+            self.flat.copy_(current)
 
     def finite(self) -> Tensor:
         """Which models have finite parameters and totals, (models,)."""
@@ -153,7 +171,7 @@ class Stepper:
                 parameter.data = parameter.data.clone()
 
     def _state(self) -> list[Tensor]:
-        return [self.flat, self.first, self.second, self.place, self.totals]
+        return [self.flat, self.first, self.second, self.average, self.place, self.totals]
 
     def _flatten(self) -> Tensor:
         """Parameters as rows of one matrix, and the modules' parameters as views of them."""
@@ -200,7 +218,7 @@ class Stepper:
     def _update(self) -> None:
         """One step of Adam for all models, gradient norms clipped."""
         rows, keys, numbers = (part.index_select(0, self.place)[0] for part in self.planned)
-        size, tiny, warmups = numbers.unbind(-1)
+        size, tiny, warmups, recent = numbers.unbind(-1)
         gradients, means = self._gradients(keys, warmups, *(part[self.each, rows] for part in self.data))
         norm = gradients.norm(dim=1, keepdim=True)
         gradients = gradients * (self.clip_norm[:, None] / norm.clamp(min=1e-12)).clamp(max=1.0)
@@ -209,6 +227,8 @@ class Stepper:
         self.flat -= size[:, None] * first / (second.sqrt() + tiny[:, None])
         self.first.copy_(first)  # whole tensors at the end: the compiler then makes one pass over the parameters
         self.second.copy_(second)
+        if self.averaging:
+            self.average.copy_(torch.lerp(self.average, self.flat, recent[:, None]))
         self.totals += means
         self.place += 1
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from unfade.errors import InvalidData, TrainingFailed
 from unfade.models import PosteriorLVM
@@ -84,6 +84,7 @@ class Progress:
     seconds_left: float
 
 
+AS_GOOD = 1.005  # a longer run is preferred where its score is no worse: what it adds may not show in single cells
 COMPILE_FROM = 20_000  # steps from which compiling, up to half a minute, pays for itself
 COMPILE_SECONDS = 120.0  # the shortest time budget that leaves room for it
 _BUILDING = threading.RLock()  # torch initialises weights from one generator for all threads
@@ -134,28 +135,29 @@ def train(
     return train_many([Run(posterior, objective, obs, config, seed)], on_step)[0]
 
 
-def train_many(runs: Sequence[Run], on_step: OnStep | None = None) -> list[History]:
+def train_many(runs: Sequence[Run], on_step: OnStep | None = None, watch: OnStep | None = None) -> list[History]:
     """Train models of one shape side by side, in one batched step; each ends as if it were trained alone.
 
     Models, data and batches must have equal shapes, and the runs equal lengths; seeds, rates, warm-ups and
-    the numbers that objectives hold as buffers may differ. `on_step` is told of their mean. If one of them fails
-    for good, all do.
+    the numbers that objectives hold as buffers may differ. `on_step` is told of their mean; `watch` too, and while it
+    looks at them, the models have averages of their parameters. If one of them fails for good, all do.
     """
     shared = {(r.config.steps, r.config.batch_size, r.config.check_every, r.config.max_seconds) for r in runs}
     if len(shared) > 1:
         raise InvalidData(f"Side by side, steps, batches and time must be equal, got {sorted(shared, key=str)}.")
     device = runs[0].obs.values.device
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext(), torch.enable_grad():
-        return _train_many(runs, on_step)
+        return _train_many(runs, on_step, watch)
 
 
-def _train_many(runs: Sequence[Run], on_step: OnStep | None) -> list[History]:
+def _train_many(runs: Sequence[Run], on_step: OnStep | None, watch: OnStep | None) -> list[History]:
     config, samples = runs[0].config, len(runs[0].obs)
     stepper = Stepper(
         [Trained(run.posterior, run.objective) for run in runs],
         [run.obs for run in runs],
         [run.seed for run in runs],
         [run.config.clip_norm for run in runs],
+        averaging=watch is not None,
     )
     how, order = "", [batches(samples, config.batch_size, run.seed) for run in runs]
     falls = torch.zeros(len(runs))
@@ -192,13 +194,12 @@ def _train_many(runs: Sequence[Run], on_step: OnStep | None) -> list[History]:
             for i, record in enumerate(history):
                 if finite[i]:
                     record.add(done, dict(zip(stepper.names, means[i], strict=True)))
-            if on_step is not None:
-                elapsed = time.monotonic() - started
-                left = elapsed * (1 / max(_progress(done, elapsed, config), 1e-9) - 1)
-                value = sum(row[0] for row in means) / len(means)
-                if on_step(Progress(done, config.steps, value, left)):
-                    _end(history, f"ended by its callback after {done} of {config.steps} steps")
-                    break
+            elapsed = time.monotonic() - started
+            left = elapsed * (1 / max(_progress(done, elapsed, config), 1e-9) - 1)
+            told = Progress(done, config.steps, sum(row[0] for row in means) / len(means), left)
+            if (on_step is not None and on_step(told)) or (watch is not None and _watched(stepper, watch, told)):
+                _end(history, f"ended by its callback after {done} of {config.steps} steps")
+                break
         else:
             if done < config.steps:
                 _end(history, f"out of time after {done} of {config.steps} steps")
@@ -212,6 +213,11 @@ def _train_many(runs: Sequence[Run], on_step: OnStep | None) -> list[History]:
     for record in history:
         record.seconds, record.step = time.monotonic() - started, how
     return history
+
+
+def _watched(stepper: Stepper, watch: OnStep, told: Progress) -> bool:
+    with stepper.averaged(), torch.no_grad():
+        return bool(watch(told))
 
 
 def _worth_compiling(config: TrainingConfig) -> bool:
@@ -237,45 +243,60 @@ def _failure(step: int, means: dict[str, float]) -> str:
     )
 
 
-def train_watched(run: Run, refine: int = 0, on_step: OnStep | None = None) -> list[History]:
+def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None = None) -> tuple[list[list[History]], int]:
     """Train for as long as held-out observed cells are predicted better and better, by CRPS; at most `config.steps`.
 
-    First at a constant rate on nine tenths of the observed cells. The rest is predicted at steps that grow by
-    a quarter each time, and it ends at 2.5 times the best number of steps. Then on all cells, the rate falling
-    to zero over half as many steps: from the end, where the best was near it; else from half of the best
-    number of steps, as a falling rate brings the networks much closer to the data. Each is a hundred steps at
-    least: among fewer, scores of small tables are noise.
+    First at a constant rate on nine tenths of the observed cells. The rest is predicted at steps that grow by a quarter
+    each time: by all runs that share their data together, and with averaged parameters, which do as well as
+    those of a run of that length whose rate has fallen. Then on all cells, from seven tenths of the best number of
+    steps up to that number, the rate falling to zero; from the end, where the scores still fell. Each part is a
+    hundred steps at least: among fewer, scores of small tables are noise. Gives the histories of both parts for
+    each run, and that number of steps.
     """
-    obs, config, seed = run.obs, run.config, run.seed
-    seen, held, rows = _hold_out(obs, seed)
-    if not held.any() or not (obs.observed & ~held).any():
-        return train_many([run], on_step)
-    trained = Trained(run.posterior, run.objective)
+    config, ensembles = runs[0].config, list({id(run.obs): run for run in runs}.values())
+    parts = {id(run.obs): _hold_out(run.obs, run.seed) for run in ensembles}
+    if not all(held.any() and (run.obs.observed & ~held).any() for run in ensembles for _, held, _ in [parts[id(run.obs)]]):
+        return [[history] for history in train_many(runs, on_step)], config.steps
+    trained = nn.ModuleList([Trained(run.posterior, run.objective) for run in runs])
     scores: dict[int, float] = {}
     states: dict[int, dict[str, Tensor]] = {}
 
-    def watch(progress: Progress) -> bool | None:
-        if on_step is not None and on_step(progress):
-            return True
+    def watch(progress: Progress) -> bool:
         if progress.step < 1.25 * max(scores, default=0) and progress.step < progress.steps:
-            return None
-        scores[progress.step] = _held_out_crps(run.posterior, seen[rows], obs[rows].only(held[rows]), min(refine, 50), seed)
+            return False
+        each = []
+        for run in ensembles[:16]:  # of many, the first speak for all
+            members = [other.posterior for other in runs if other.obs is run.obs]
+            seen, held, rows = parts[id(run.obs)]
+            target = run.obs[rows].only(held[rows])
+            each.append(_held_out_crps(members, seen[rows], target, min(refine, 50), run.seed))
+        scores[progress.step] = sum(each) / len(each)
         states[progress.step] = {name: value.clone() for name, value in trained.state_dict().items()}
         best = _best_step(scores)
         for step in [step for step in states if 4 * step < best]:
             del states[step]
-        return progress.step >= max(500, 2.5 * best)
+        return progress.step >= max(500, 2 * best)
 
-    shares = [config.max_seconds and share * config.max_seconds for share in (0.6, 0.4)]
-    constant = replace(config, decay=0.0, max_seconds=shares[0])
-    first = train_many([replace(run, obs=seen, config=constant)], watch)[0]
-    if first.interrupted or not scores:
-        return [first]
-    best, last = _best_step(scores), max(scores)
-    start = last if 1.6 * best >= last else min(states, key=lambda step: abs(step - max(100, 0.5 * best)))
+    shares = [config.max_seconds and share * config.max_seconds for share in (0.7, 0.3)]
+    first = [
+        replace(run, obs=parts[id(run.obs)][0], config=replace(run.config, decay=0.0, max_seconds=shares[0]))
+        for run in runs
+    ]
+    histories = train_many(first, on_step, watch)
+    if histories[0].interrupted or not scores:
+        return [[history] for history in histories], max(histories[0].steps, default=1)
+    best = _best_step(scores, AS_GOOD)
+    start = min(states, key=lambda step: abs(step - max(100, 0.7 * best)))
+    if _best_step(scores) >= 0.99 * max(scores):  # it would have gone on falling
+        start = max(scores)
+        best = start / 0.7
     trained.load_state_dict(states[start])
-    settle = replace(config, steps=max(min(100, config.steps), start // 2), decay=1.0, max_seconds=shares[1])
-    return [first, *train_many([replace(run, config=settle, seed=seed + 1)], on_step)]
+    rest = max(min(100, config.steps), round(best - start))
+    second = [
+        replace(run, config=replace(run.config, steps=rest, decay=1.0, max_seconds=shares[1]), seed=run.seed + 1)
+        for run in runs
+    ]
+    return [list(pair) for pair in zip(histories, train_many(second, on_step), strict=True)], start + rest
 
 
 def _hold_out(obs: Observations, seed: int) -> tuple[Observations, Tensor, Tensor]:
@@ -286,10 +307,11 @@ def _hold_out(obs: Observations, seed: int) -> tuple[Observations, Tensor, Tenso
     return obs.only(~held), held, rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:1024]]
 
 
-def _best_step(scores: dict[int, float]) -> float:
-    """Where the scores are lowest: the bottom of a parabola over the logarithm of the steps, as single scores are noisy.
+def _best_step(scores: dict[int, float], as_good: float = 1.0) -> float:
+    """The number of steps with the lowest score, or the largest whose score is at most `as_good` times that.
 
-    Only the last four doublings count. Where they still fall it is the last step.
+    By a parabola over the logarithm of the steps, as single scores are noisy. Only the last four doublings count. Where
+    they still fall it is the last step.
     """
     last = max(scores)
     steps = [step for step in scores if 16 * step >= last]
@@ -297,18 +319,22 @@ def _best_step(scores: dict[int, float]) -> float:
         return float(min(scores, key=scores.__getitem__))
     logs = np.log(steps)
     curve = np.polynomial.Polynomial.fit(logs, [scores[step] for step in steps], 2)
-    places = np.clip([*curve.deriv().roots(), logs[0], logs[-1]], logs[0], logs[-1])
-    return float(np.exp(places[np.argmin(curve(places))]))
+    places = np.linspace(logs[0], logs[-1], 1000)
+    return float(np.exp(places[curve(places) <= as_good * curve(places).min()].max()))
 
 
 @torch.no_grad()
-def _held_out_crps(posterior: PosteriorLVM, seen: Observations, held: Observations, refine: int, seed: int) -> float:
+def _held_out_crps(
+    posteriors: Sequence[PosteriorLVM], seen: Observations, held: Observations, refine: int, seed: int
+) -> float:
     """Mean CRPS of predictions of the held-out observed cells, noise included, from what else was seen."""
     normals = generator_normals(torch.Generator(seen.values.device).manual_seed(seed))
-    parts = []
-    for start in range(0, len(seen), 64):
-        y, target = seen[start : start + 64], held[start : start + 64]
-        x = posterior.draw(y, 20, normals, posterior.source(y, refine, normals))
-        predicted = posterior.corruption.corrupt(x, target.observed, normals).values
-        parts.append(crps(predicted, target.values)[target.observed])
+    parts, height = [], 64 if seen.values.device.type == "cpu" else 1024
+    for start in range(0, len(seen), height):
+        y, target = seen[start : start + height], held[start : start + height]
+        predicted = []
+        for posterior in posteriors:
+            x = posterior.draw(y, 20, normals, posterior.source(y, refine, normals))
+            predicted.append(posterior.corruption.corrupt(x, target.observed, normals).values)
+        parts.append(crps(torch.cat(predicted), target.values)[target.observed])
     return float(torch.cat(parts).mean())

@@ -98,7 +98,7 @@ class Study:
     ) -> list[PosteriorLVM]:
         """Posteriors of one method, one for each set of observations, side by side."""
         tasks = self._tasks(data, seeds)
-        return fit_many(method, tasks, settings or [{}] * len(tasks))
+        return _whole(fit_many(method, tasks, settings or [{}] * len(tasks)), tasks)
 
     def fit_way(self, way: Way, data: Sequence[Observations], seeds: Sequence[int]) -> list[PosteriorLVM]:
         """Posteriors as a way to draw needs them."""
@@ -111,7 +111,7 @@ class Study:
         """What `method="tae"` makes of trained MIWAEs of as many weights: its first stage is their training."""
         tasks = self._tasks(data, [seed + 1 for seed in seeds])
         recipes = [forward_stage(task, copy.deepcopy(model)) for task, model in zip(tasks, models, strict=True)]
-        return side_by_side(recipes, tasks)
+        return _whole(side_by_side(recipes, tasks), tasks)
 
     def _tasks(self, data: Sequence[Observations], seeds: Sequence[int]) -> list[Task]:
         return [
@@ -216,6 +216,13 @@ class Results:
 def _write_json(path: Path, content: Any) -> None:
     with whole_or_nothing(path) as part:
         Path(part).write_text(json.dumps(content, indent=1))
+
+
+def _whole(posteriors: list[PosteriorLVM], tasks: Sequence[Task]) -> list[PosteriorLVM]:
+    """What was trained to its end: half-trained models are nobody's result."""
+    if any(task.interrupted for task in tasks):
+        raise KeyboardInterrupt
+    return posteriors
 
 
 def fill(
