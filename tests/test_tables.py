@@ -263,3 +263,45 @@ def test_random_frames_come_back_as_they_came(frame):
             assert table[name].filter(seen).equals(frame[name].filter(seen)), name
             assert table[name].dtype == frame[name].dtype
             assert table[name].null_count() in (0, len(frame))
+
+
+def skewed_table(rows=300):
+    rng = np.random.default_rng(0)
+    factor = rng.normal(size=rows)
+    income = np.exp(10 + 1.2 * factor + 0.3 * rng.normal(size=rows))
+    table = np.column_stack([income, factor + 0.3 * rng.normal(size=rows), 0.5 + rng.random(rows)])
+    holes = rng.random(table.shape) < 0.3
+    return table, np.where(holes, np.nan, table)
+
+
+def test_skewed_positive_columns_are_modelled_by_their_logarithms(tmp_path):
+    table, holed = skewed_table()
+    rec = Recoverer(max_steps=300, refine=20, random_state=0, verbose=0).fit(holed)
+    assert rec.space_.scaling.logged.tolist() == [True, False, False]
+    draws = rec.sample(holed, 20)
+    assert (draws.values[..., 0] > 0).all()
+    assert draws.values[..., 0].max() < 3 * np.nanmax(holed[:, 0])
+    seen = ~np.isnan(holed)
+    assert (draws.values[:, seen] == holed[seen]).all()
+    assert (
+        np.abs(np.log(draws.values[..., 0]).mean(0) - np.log(table[:, 0]))[~seen[:, 0]].mean() < 0.7
+    )  # guessing the middle gives 1
+    assert np.allclose(rec.transform(holed)[:, 0], rec.sample(holed, 100).values[..., 0].mean(0), rtol=0.5)
+    rec.save(tmp_path / "model")
+    assert np.array_equal(Recoverer.load(tmp_path / "model").sample(holed, 20).values, draws.values)
+
+
+def test_noise_is_in_the_units_of_the_data_so_that_nothing_is_logged():
+    _, holed = skewed_table()
+    for noise in (5.0, "learn", [1.0, 0.0, 0.0]):
+        rec = Recoverer(noise=noise, max_steps=3, refine=5, random_state=0, verbose=0).fit(holed)
+        assert not rec.space_.scaling.logged[0]
+
+
+def test_bounds_of_the_user_hold_on_logarithms_too():
+    _, holed = skewed_table()
+    low, high = np.nanquantile(holed[:, 0], [0, 1])
+    rec = Recoverer(bounds={0: (low, None)}, max_steps=5, refine=5, random_state=0, verbose=0).fit(holed)
+    drawn = rec.sample(holed, 50).values[..., 0]
+    assert drawn.min() == low
+    assert drawn.max() > high

@@ -257,9 +257,9 @@ def test_what_cannot_go_side_by_side_is_refused():
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [
-        (lambda log: (log - 7) ** 2, math.exp(7)),  # a bottom
+        (lambda log: (log - 8) ** 2, math.exp(8)),  # a bottom
         (lambda log: -log, 5000),  # still falling
-        (lambda log: -((9 - log) ** 2), 400),  # rising all the way, bent downwards
+        (lambda log: -((9 - log) ** 2), 1250),  # rising all the way, bent downwards
     ],
 )
 def test_the_best_length_is_the_bottom_of_a_parabola(shape, expected):
@@ -269,8 +269,8 @@ def test_the_best_length_is_the_bottom_of_a_parabola(shape, expected):
 
 def test_the_longest_of_equally_good_lengths():
     steps = [400, 500, 625, 800, 1000, 1250, 1600, 2000, 2500, 3200, 4000, 5000]
-    scores = {step: 1 + 0.01 * (math.log(step) - 7) ** 2 for step in steps}
-    assert math.log(training._best_step(scores, 1.0025)) == pytest.approx(7.5, abs=0.01)
+    scores = {step: 1 + 0.01 * (math.log(step) - 7.5) ** 2 for step in steps}
+    assert math.log(training._best_step(scores, 1.0025)) == pytest.approx(8, abs=0.01)
 
 
 def test_a_callback_ends_a_watched_run():

@@ -183,7 +183,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         rows = torch.zeros(len(obs), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
         # Where features are not straight scales of entries, means are those of draws.
         blocks = partial(
-            mean_blocks if self.space_.plain else draw_blocks, draws=100, seed=self.seed_, refine=self._refine()
+            mean_blocks if self.space_.straight else draw_blocks, draws=100, seed=self.seed_, refine=self._refine()
         )
         self._fill(means[None], obs, container, rows, blocks, central=True)
         return container.wrap(means)
@@ -244,7 +244,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Write the fitted model as one file (safetensors and JSON), whole or not at all."""
         check_is_fitted(self)
         space, posterior = self.space_, self.posterior_
-        tensors = {"centre": space.scaling.centre, "scale": space.scaling.scale}
+        tensors = {"centre": space.scaling.centre, "scale": space.scaling.scale, "logged": space.scaling.logged}
         tensors |= {"modelled": space.modelled, "fill": space.fill, "whole": space.whole, "bounds": space.bounds}
         tensors |= {f"steps.{entry}": values for entry, values in space.steps.items()}
         if posterior is not None:
@@ -286,7 +286,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             parameters[name] = _from_json(kind, parameters[name])
         rec = cls(**parameters)
         rec.seed_ = meta["seed"]
-        scaling = Scaling(tensors["centre"], tensors["scale"])
+        scaling = Scaling(tensors["centre"], tensors["scale"], tensors["logged"])
         steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
         rec.space_ = ModelSpace(
             tuple(meta["event_shape"]), scaling, tensors["modelled"], tensors["fill"], meta["spread"],

@@ -126,9 +126,9 @@ def _column(index: int, names: Sequence[str] | None) -> str:
 
 @dataclass(frozen=True)
 class Scaling:
-    """An affine map of each entry to model space: (value - centre) / scale.
+    """A map of each entry to model space: (value - centre) / scale, of its logarithm where `logged`.
 
-    centre, scale: shape of one sample.
+    centre, scale, logged: shape of one sample.
 
     >>> y = as_observations([[1.0, 10.0], [3.0, float("nan")], [5.0, 30.0]])
     >>> Scaling.fit(y, "interval").apply(y).values
@@ -139,30 +139,47 @@ class Scaling:
 
     centre: Tensor
     scale: Tensor
+    logged: Tensor
 
     @classmethod
-    def fit(cls, obs: Observations, kind: str | None) -> "Scaling":
+    def fit(cls, obs: Observations, kind: str | None, logged: Tensor | None = None) -> "Scaling":
         """From observed entries only; `kind` is one of SCALINGS, or None for the identity."""
+        if logged is None:
+            logged = torch.zeros(obs.event_shape, dtype=torch.bool)
         if kind is None:
-            return cls(torch.zeros(obs.event_shape).double(), torch.ones(obs.event_shape).double())
+            return cls(torch.zeros(obs.event_shape).double(), torch.ones(obs.event_shape).double(), logged)
         if kind not in SCALINGS:
             raise InvalidData(f"scaling must be one of {sorted(SCALINGS)} or None, got {kind!r}.")
         statistic, joint = SCALINGS[kind]
-        values, observed = obs.values, obs.observed
+        values, observed = _logarithms(obs.values, logged), obs.observed
         if joint:
             values, observed = values.reshape(-1, 1), observed.reshape(-1, 1)
         centre, scale = by_columns(statistic, values, observed)
         scale = torch.where(scale > 0, scale, 1.0)
-        return cls(centre.expand(obs.event_shape).clone(), scale.expand(obs.event_shape).clone())
+        return cls(centre.expand(obs.event_shape).clone(), scale.expand(obs.event_shape).clone(), logged)
+
+    def __getitem__(self, entries: Any) -> "Scaling":
+        return Scaling(self.centre[entries], self.scale[entries], self.logged[entries])
+
+    def of(self, values: Tensor) -> Tensor:
+        """Values (..., *event) in model space, in float64."""
+        return (_logarithms(values, self.logged).double() - self.centre) / self.scale
 
     def apply(self, obs: Observations) -> Observations:
         """To model space, in float32."""
-        values = (obs.values.double() - self.centre) / self.scale
-        return Observations(torch.where(obs.observed, values, 0.0).float(), obs.observed)
+        return Observations(torch.where(obs.observed, self.of(obs.values), 0.0).float(), obs.observed)
 
     def undo(self, values: Tensor) -> Tensor:
         """Clean values back to the user's units, in float64; any number of leading axes."""
-        return values.double() * self.scale + self.centre
+        back = values.double() * self.scale + self.centre
+        return torch.where(self.logged, back.clamp(max=700).exp(), back) if self.logged.any() else back
+
+
+def _logarithms(values: Tensor, where: Tensor) -> Tensor:
+    """Logarithms of positive numbers `where`; what is not positive there is as good as zero."""
+    if not where.any():
+        return values
+    return torch.where(where, values.double().clamp(min=torch.finfo(torch.float64).tiny).log(), values.double())
 
 
 Statistic = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of each column, from (values, observed)

@@ -21,7 +21,8 @@ class ModelSpace:
     feature each; then the categories, one feature for each value of `levels`. steps: entries whose values occur
     again and again, and those values; limited: entries with detection limits, which take any value, though cells
     without a limit are known to the distance between `steps`; whole: entries of whole numbers; bounds: the least and
-    the largest value, (2, entries).
+    the largest value, (2, entries). Skewed positive numbers without noise are modelled by their logarithms, and go a
+    tenth further than what was seen.
 
     >>> from unfade.observations import as_observations
     >>> space = ModelSpace.fit(as_observations([[1.0, 5.0], [3.0, 5.0]]), "variance")
@@ -49,18 +50,24 @@ class ModelSpace:
         flat = _flat(obs)
         low, span = by_columns(interval, flat.values, flat.observed)
         fill = torch.where(flat.observed.any(0) & (span == 0), low, torch.nan)
-        scaling, modelled = Scaling.fit(flat, kind), span > 0
+        modelled = span > 0
         levels = {entry: count for entry, count in (levels or {}).items() if modelled[entry]}
         numbers = [e for e in modelled.nonzero().flatten().tolist() if e not in levels]
-        _, sd = by_columns(variance, flat.values, flat.observed)
-        spread = float((sd / scaling.scale)[numbers].mean()) if numbers else 1.0
         limited = tuple(e for e in numbers if flat[:, e].within().any())
         found = {e: occurring_values(flat[:, e], e in limited) for e in numbers if exact is not None and exact[e]}
         steps = {entry: values for entry, values in found.items() if values is not None}
         if whole is None:
             whole = torch.zeros_like(modelled)
+        free = torch.tensor([e in found and e not in steps for e in range(len(modelled))]) & ~whole
+        scaling = Scaling.fit(flat, kind, free & skewed(flat))
+        _, sd = by_columns(variance, flat.values, flat.observed)
+        straight = [e for e in numbers if not scaling.logged[e]]
+        spread = float((sd / scaling.scale)[straight].mean()) if straight else 1.0
         if bounds is None:
             bounds = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, len(modelled))
+        reach = torch.stack([low, low + span])  # what was seen, and a tenth further on a logarithmic scale
+        reach = torch.where(scaling.logged, reach * ((low + span) / low) ** torch.tensor([[-0.1], [0.1]]), bounds)
+        bounds = torch.stack([torch.maximum(bounds[0], reach[0]), torch.minimum(bounds[1], reach[1])])
         return cls(tuple(obs.event_shape), scaling, modelled, fill, spread, steps, levels, limited, whole, bounds)
 
     @property
@@ -83,8 +90,13 @@ class ModelSpace:
 
     @property
     def plain(self) -> bool:
-        """Whether every feature is a number on a straight scale: then the mean of a feature is that of its entry."""
+        """Whether every feature is a number that is seen as it is, or with noise."""
         return not (self.steps or self.levels)
+
+    @property
+    def straight(self) -> bool:
+        """Whether the mean of a feature is that of its entry."""
+        return self.plain and not bool(self.scaling.logged.any())
 
     @property
     def scale(self) -> Tensor:
@@ -94,7 +106,7 @@ class ModelSpace:
     def model_steps(self) -> dict[int, tuple[Tensor, Tensor]]:
         """For each stepped feature: where one value ends and the next begins, and the values; in model space."""
         place = {entry: feature for feature, entry in enumerate(self.numbers.tolist())}
-        points = {e: (values - self.scaling.centre[e]) / self.scaling.scale[e] for e, values in self.steps.items()}
+        points = {e: self.scaling[e].of(values) for e, values in self.steps.items()}
         return {place[e]: (((z[1:] + z[:-1]) / 2).float(), z.float()) for e, z in points.items()}
 
     def enter(self, obs: Observations) -> Observations:
@@ -135,7 +147,7 @@ class ModelSpace:
             feature = int((self.numbers == entry).nonzero())
             for end, given in ((low, flat.low), (high, flat.high)):
                 if given is not None:
-                    scaled = (given[:, entry] - self.scaling.centre[entry]) / self.scaling.scale[entry]
+                    scaled = self.scaling[entry].of(given[:, entry])
                     within = flat[:, entry].within()
                     end[:, feature] = torch.where(within, scaled.clamp(-FAR, FAR).float(), end[:, feature])
         return [low, high]
@@ -147,9 +159,8 @@ class ModelSpace:
         modelled, the observed values come back untouched.
         """
         numbers = self.numbers
-        scaling = Scaling(self.scaling.centre[numbers], self.scale)
         full = self.fill.expand(*values.shape[:-1], len(self.fill)).clone()
-        full[..., numbers] = scaling.undo(values[..., : len(numbers)])
+        full[..., numbers] = self.scaling[numbers].undo(values[..., : len(numbers)])
         for entry, known in self.steps.items():
             if entry in self.limited:
                 continue
@@ -163,6 +174,26 @@ class ModelSpace:
         flat = _flat(obs)
         full = torch.where(flat.observed & keep & ~flat.within(), flat.values.double(), full)
         return full.reshape(*values.shape[:-1], *self.event_shape)
+
+
+def skewed(flat: Observations) -> Tensor:
+    """Columns of positive numbers whose logarithms are far less skewed than they are, (entries,).
+
+    >>> normal = torch.linspace(-2, 2, 99)[:, None] * torch.tensor([2.0, 0.1])
+    >>> skewed(Observations(normal.exp(), torch.ones(99, 2, dtype=torch.bool)))
+    tensor([ True, False])
+    """
+    positive = ((flat.values > 0) | ~flat.observed).all(0)
+    plain, _ = by_columns(_skewness, flat.values, flat.observed)
+    logged, _ = by_columns(lambda v, seen: _skewness(v.clamp(min=1e-300).log(), seen), flat.values, flat.observed)
+    return positive & (plain > 1) & (logged.abs() < plain / 2)
+
+
+def _skewness(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean of the cubed standard scores of each column, and what they were divided by."""
+    centre, scale = variance(values, observed)
+    scores = torch.where(observed, (values - centre) / torch.where(scale > 0, scale, 1.0), 0.0)
+    return (scores**3).sum(0) / observed.sum(0).clamp(min=1), scale
 
 
 def occurring_values(column: Observations, whatever: bool = False) -> Tensor | None:

@@ -310,11 +310,11 @@ def _hold_out(obs: Observations, seed: int) -> tuple[Observations, Tensor, Tenso
 def _best_step(scores: dict[int, float], as_good: float = 1.0) -> float:
     """The number of steps with the lowest score, or the largest whose score is at most `as_good` times that.
 
-    By a parabola over the logarithm of the steps, as single scores are noisy. Only the last four doublings count. Where
-    they still fall it is the last step.
+    By a parabola over the logarithm of the steps, as single scores are noisy. Only the last two doublings count: the fall
+    before them is much steeper. Where they still fall it is the last step.
     """
     last = max(scores)
-    steps = [step for step in scores if 16 * step >= last]
+    steps = [step for step in scores if 4 * step >= last]
     if len(steps) < 6:
         return float(min(scores, key=scores.__getitem__))
     logs = np.log(steps)
