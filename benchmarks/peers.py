@@ -5,6 +5,7 @@ also what runs inside the environments, so it imports nothing but NumPy at the t
 """
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -68,7 +69,8 @@ def _peak(said: str) -> float | None:
 
 def _reason(said: str) -> str:
     """The end of what it said, without what `time -v` adds."""
-    return said.split("Command exited")[0].strip()[-300:]
+    before, *time_said = re.split(r"(Command (?:exited|terminated)[^\n]*)", said, maxsplit=1)
+    return f"{before.strip()[-250:]} {time_said[0] if time_said else ''}".strip()
 
 
 def _environment(name: str) -> Path:
@@ -87,7 +89,8 @@ def miceforest(frame: Any, draws: int, seed: int) -> list[Any]:
     import miceforest as mf
 
     texts = frame.select_dtypes(exclude="number").columns
-    kernel = mf.ImputationKernel(frame.astype(dict.fromkeys(texts, "category")), num_datasets=draws, random_state=seed)
+    typed = frame.astype(dict.fromkeys(texts, "category"))
+    kernel = mf.ImputationKernel(typed, num_datasets=draws, save_all_iterations_data=False, random_state=seed)
     kernel.mice(5)
     return [kernel.complete_data(i) for i in range(draws)]
 

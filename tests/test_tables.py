@@ -286,7 +286,7 @@ def test_skewed_positive_columns_are_modelled_by_their_logarithms(tmp_path):
     assert (
         np.abs(np.log(draws.values[..., 0]).mean(0) - np.log(table[:, 0]))[~seen[:, 0]].mean() < 0.7
     )  # guessing the middle gives 1
-    assert np.allclose(rec.transform(holed)[:, 0], rec.sample(holed, 100).values[..., 0].mean(0), rtol=0.5)
+    assert rec.transform(holed)[:, 0].mean() == pytest.approx(rec.sample(holed, 100).values[..., 0].mean(), rel=0.1)
     rec.save(tmp_path / "model")
     assert np.array_equal(Recoverer.load(tmp_path / "model").sample(holed, 20).values, draws.values)
 
