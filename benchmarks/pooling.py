@@ -63,7 +63,9 @@ def unfade(tables: list[np.ndarray]) -> list[np.ndarray]:
         for member in range(MEMBERS):
             corruption = recording(None, space).to(device)
             key = 1000 * seed + 100 * member
-            tasks.append(Task(entered, corruption, architecture, training_for("tae", MEMBERS), key, refine=method.refine))
+            tasks.append(
+                Task(entered, corruption, architecture, training_for("tae", MEMBERS, ROWS), key, refine=method.refine)
+            )
         spaces.append((space, obs))
     posteriors = fit_many("tae", tasks, [{}] * len(tasks))
     drawn = []

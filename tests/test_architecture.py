@@ -19,6 +19,7 @@ ORDER = [
     "conditionals",
     "corruption",
     "recording",
+    "door",
     "models",
     "objectives",
     "stepping",

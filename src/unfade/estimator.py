@@ -18,6 +18,7 @@ from torch import Tensor
 
 from unfade import observations, storage
 from unfade.corruption import Corruption, GaussianNoise
+from unfade.door import matched, model_space, with_limits
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
@@ -34,9 +35,9 @@ from unfade.methods import (
 from unfade.models import Ensemble, PosteriorLVM
 from unfade.observations import Observations, Scaling, as_observations
 from unfade.progress import progress_bar
-from unfade.recording import Recording, noise_levels, recording
+from unfade.recording import Recording, recording
 from unfade.spaces import ModelSpace
-from unfade.tables import Column, Container, detection_limits, open_container
+from unfade.tables import Column, Container, open_container
 from unfade.training import History, TrainingConfig
 
 
@@ -149,10 +150,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._check_parameters()
         obs, container = self._door(X, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        space = self._space(obs, container.columns or ())
+        mixed = METHODS[self.method].mixed and (self.settings or {}).get("posterior", "forward") == "forward"
+        space = model_space(obs, container.columns or (), self.scaling, self.noise, self.bounds, mixed)
         self._say_what_is_not_modelled(space, container.columns or ())
         method, members = METHODS[self.method], self._members(space.features)
-        config = self.training or training_for(self.method, members)
+        config = self.training or training_for(self.method, members, len(obs))
         corruption, settings = self._corruption(space)
         task = Task(
             space.enter(obs).to(self._device()),
@@ -365,9 +367,9 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not reset:
             check_is_fitted(self)
         data, container = open_container(X, None if reset else self.columns_, self.kinds if reset else None)
-        obs = self._limited(X, as_observations(data, container.names), container)
+        obs = with_limits(X, as_observations(data, container.names), container, self.limits)
         if not reset and self.columns_ is not None and container.names is not None:
-            return self._matched(obs, container)
+            return matched(obs, container, self.columns_)
         try:  # scikit-learn's own record and check of the number and names of columns
             seen = obs.values.numpy() if container.names is None else container.template
             validate_data(self, seen, reset=reset, skip_check_array=True)
@@ -380,79 +382,6 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"Expected samples of shape {self.space_.event_shape} as at fit, got {tuple(obs.event_shape)}."
             )
         return obs, container
-
-    def _limited(self, X: Any, obs: Observations, container: Container) -> Observations:
-        """Observations with what detection limits say."""
-        found = detection_limits(X, container.columns or ())
-        if found is None and not self.limits:
-            return obs
-        if found is None:
-            found = np.full(obs.values.shape, -np.inf), np.full(obs.values.shape, np.inf)
-        low, high = map(torch.from_numpy, found)
-        names: list[Any] = list(container.names or range(obs.event_shape[0]))
-        for name, pair in (self.limits or {}).items():
-            if name not in names or len(pair) != 2 or pair[0] not in ("<", ">"):
-                raise InvalidData(f"Expected limits such as {{{names[0]!r}: ('<', 0.5)}}, got {{{name!r}: {pair!r}}}.")
-            i, (sign, limit) = names.index(name), pair
-            beyond = obs.values[:, i] <= limit if sign == "<" else obs.values[:, i] >= limit
-            (high if sign == "<" else low)[beyond & obs.observed[:, i], i] = limit
-        free = low.isinf() & high.isinf()
-        return Observations(obs.values, obs.observed, *(torch.where(free, obs.values.double(), end) for end in (low, high)))
-
-    def _matched(self, obs: Observations, container: Container) -> tuple[Observations, Container]:
-        """Columns matched by name: results go back in the caller's order; columns not known before pass through."""
-        names, given = [column.name for column in self.columns_ or ()], list(container.names or ())
-        if absent := [name for name in names if name not in given]:
-            raise InvalidData(
-                f"Columns that the model was fitted on are not there: {absent[:10]}. Add them, empty if need be."
-            )
-        if extra := [name for name in given if name not in names]:
-            warnings.warn(
-                f"Columns that were not there at fit pass through as they are: {extra[:10]}.", DataNotice, stacklevel=4
-            )
-        back = np.array([names.index(name) if name in names else -1 for name in given])
-        return obs[:, [given.index(name) for name in names]], replace(container, back=back)
-
-    def _space(self, obs: Observations, columns: Sequence[Column]) -> ModelSpace:
-        """How columns become features."""
-        entries = obs.event_shape.numel()
-        counts = {i: len(c.categories) for i, c in enumerate(columns) if c.kind == "category" and len(c.categories) > 2}
-        bounds = self._bounds(entries, columns)
-        mixed = METHODS[self.method].mixed and (self.settings or {}).get("posterior", "forward") == "forward"
-        if not mixed and counts:
-            names = [columns[i].name for i in counts]
-            raise InvalidData(
-                f"This method takes numbers only, got the categories {names[:5]}. Use method 'tae' or 'miwae'."
-            )
-        exact = None
-        if mixed and len(obs.event_shape) == 1:
-            levels = None if isinstance(self.noise, str) and self.noise == "infer" else noise_levels(self.noise, entries)
-            exact = torch.zeros(entries, dtype=torch.bool) if levels is None else levels == 0
-            for i, column in enumerate(columns):
-                exact[i] |= column.discrete
-        whole = torch.zeros(entries, dtype=torch.bool)
-        whole[[i for i, column in enumerate(columns) if column.kind != "number"]] = True
-        space = ModelSpace.fit(obs, self.scaling, exact, counts, whole, bounds)
-        if lost := [i for i in obs.within().flatten(1).any(0).nonzero().flatten().tolist() if i not in space.steps]:
-            name = columns[lost[0]].name if columns else lost[0]
-            raise InvalidData(
-                f"Column {name!r} has detection limits: expected at least two values beyond them, no noise on that column, "
-                "and method 'tae', 'miwae' or 'mvae'. Leave the limits out otherwise."
-            )
-        return space
-
-    def _bounds(self, entries: int, columns: Sequence[Column]) -> Tensor:
-        """Least and largest value of each entry, (2, entries)."""
-        ends = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, entries)
-        names: list[Any] = [column.name for column in columns] or list(range(entries))
-        for name, pair in (self.bounds or {}).items():
-            if name not in names:
-                raise InvalidData(f"bounds names {name!r}, which is no column. Columns are {names[:10]}.")
-            low, high = (far if end is None else float(end) for end, far in zip(pair, (-np.inf, np.inf), strict=True))
-            if not low < high:
-                raise InvalidData(f"bounds of {name!r} must be a lower and a higher number, got {pair!r}.")
-            ends[:, names.index(name)] = torch.tensor([low, high])
-        return ends
 
     def _say_what_is_not_modelled(self, space: ModelSpace, columns: Sequence[Column]) -> None:
         fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)

@@ -83,10 +83,11 @@ def members_for(method: str, features: int) -> int:
     return METHODS[method].members if features <= 64 else 1
 
 
-def training_for(method: str, members: int) -> TrainingConfig:
-    """How to train; members that stand side by side take half a batch each."""
+def training_for(method: str, members: int, samples: int) -> TrainingConfig:
+    """How to train: half a batch for members that stand side by side, and for small tables."""
     training = METHODS[method].training
-    return training if members == 1 else replace(training, batch_size=training.batch_size // 2)
+    half = training is DEFAULT_TRAINING and (members > 1 or samples < 5000)
+    return replace(training, batch_size=training.batch_size // 2) if half else training
 
 
 @dataclass(frozen=True)

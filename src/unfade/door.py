@@ -1,0 +1,92 @@
+"""What a user says about columns, checked against the data: limits, bounds, names, and the model space that follows."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unfade.errors import DataNotice, InvalidData
+from unfade.observations import Observations
+from unfade.recording import noise_levels
+from unfade.spaces import ModelSpace
+from unfade.tables import Column, Container, detection_limits
+
+Limits = dict[Any, tuple[str, float]]
+Bounds = dict[Any, tuple[float | None, float | None]]
+
+
+def with_limits(X: Any, obs: Observations, container: Container, limits: Limits | None) -> Observations:
+    """Observations with what detection limits say: the user's, and those in cells such as <0.5 of the data X."""
+    found = detection_limits(X, container.columns or ())
+    if found is None and not limits:
+        return obs
+    if found is None:
+        found = np.full(obs.values.shape, -np.inf), np.full(obs.values.shape, np.inf)
+    low, high = map(torch.from_numpy, found)
+    names: list[Any] = list(container.names or range(obs.event_shape[0]))
+    for name, pair in (limits or {}).items():
+        if name not in names or len(pair) != 2 or pair[0] not in ("<", ">"):
+            raise InvalidData(f"Expected limits such as {{{names[0]!r}: ('<', 0.5)}}, got {{{name!r}: {pair!r}}}.")
+        i, (sign, limit) = names.index(name), pair
+        beyond = obs.values[:, i] <= limit if sign == "<" else obs.values[:, i] >= limit
+        (high if sign == "<" else low)[beyond & obs.observed[:, i], i] = limit
+    free = low.isinf() & high.isinf()
+    return Observations(obs.values, obs.observed, *(torch.where(free, obs.values.double(), end) for end in (low, high)))
+
+
+def matched(obs: Observations, container: Container, columns: Sequence[Column]) -> tuple[Observations, Container]:
+    """Columns matched by name: results go back in the caller's order; columns not known before pass through."""
+    names, given = [column.name for column in columns], list(container.names or ())
+    if absent := [name for name in names if name not in given]:
+        raise InvalidData(f"Columns that the model was fitted on are not there: {absent[:10]}. Add them, empty if need be.")
+    if extra := [name for name in given if name not in names]:
+        warnings.warn(
+            f"Columns that were not there at fit pass through as they are: {extra[:10]}.", DataNotice, stacklevel=4
+        )
+    back = np.array([names.index(name) if name in names else -1 for name in given])
+    return obs[:, [given.index(name) for name in names]], replace(container, back=back)
+
+
+def model_space(
+    obs: Observations, columns: Sequence[Column], scaling: str | None, noise: Any, bounds: Bounds | None, mixed: bool
+) -> ModelSpace:
+    """How columns become features. mixed: whether the method takes steps and categories."""
+    entries = obs.event_shape.numel()
+    counts = {i: len(c.categories) for i, c in enumerate(columns) if c.kind == "category" and len(c.categories) > 2}
+    if not mixed and counts:
+        names = [columns[i].name for i in counts]
+        raise InvalidData(f"This method takes numbers only, got the categories {names[:5]}. Use method 'tae' or 'miwae'.")
+    exact = None
+    if mixed and len(obs.event_shape) == 1:
+        levels = None if isinstance(noise, str) and noise == "infer" else noise_levels(noise, entries)
+        exact = torch.zeros(entries, dtype=torch.bool) if levels is None else levels == 0
+        for i, column in enumerate(columns):
+            exact[i] |= column.discrete
+    whole = torch.zeros(entries, dtype=torch.bool)
+    whole[[i for i, column in enumerate(columns) if column.kind != "number"]] = True
+    space = ModelSpace.fit(obs, scaling, exact, counts, whole, _ends(bounds, entries, columns))
+    if lost := [i for i in obs.within().flatten(1).any(0).nonzero().flatten().tolist() if i not in space.steps]:
+        name = columns[lost[0]].name if columns else lost[0]
+        raise InvalidData(
+            f"Column {name!r} has detection limits: expected at least two values beyond them, no noise on that column, "
+            "and method 'tae', 'miwae' or 'mvae'. Leave the limits out otherwise."
+        )
+    return space
+
+
+def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Tensor:
+    """Least and largest value of each entry, (2, entries)."""
+    ends = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, entries)
+    names: list[Any] = [column.name for column in columns] or list(range(entries))
+    for name, pair in (bounds or {}).items():
+        if name not in names:
+            raise InvalidData(f"bounds names {name!r}, which is no column. Columns are {names[:10]}.")
+        low, high = (far if end is None else float(end) for end, far in zip(pair, (-np.inf, np.inf), strict=True))
+        if not low < high:
+            raise InvalidData(f"bounds of {name!r} must be a lower and a higher number, got {pair!r}.")
+        ends[:, names.index(name)] = torch.tensor([low, high])
+    return ends
