@@ -267,12 +267,6 @@ def test_the_best_length_is_the_bottom_of_a_parabola(shape, expected):
     assert training._best_step({step: shape(math.log(step)) for step in steps}) == pytest.approx(expected, rel=5e-3)
 
 
-def test_the_longest_of_equally_good_lengths():
-    steps = [400, 500, 625, 800, 1000, 1250, 1600, 2000, 2500, 3200, 4000, 5000]
-    scores = {step: 1 + 0.01 * (math.log(step) - 7.5) ** 2 for step in steps}
-    assert math.log(training._best_step(scores, 1.0025)) == pytest.approx(8, abs=0.01)
-
-
 def test_a_callback_ends_a_watched_run():
     t = task(steps=200)
     run = Run(t.posterior(), MIWAE(2), t.obs, t.training)

@@ -88,5 +88,5 @@ def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Ten
         low, high = (far if end is None else float(end) for end, far in zip(pair, (-np.inf, np.inf), strict=True))
         if not low < high:
             raise InvalidData(f"bounds of {name!r} must be a lower and a higher number, got {pair!r}.")
-        ends[:, names.index(name)] = torch.tensor([low, high])
+        ends[:, names.index(name)] = torch.tensor([low, high], dtype=torch.float64)
     return ends

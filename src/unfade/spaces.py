@@ -66,7 +66,9 @@ class ModelSpace:
         if bounds is None:
             bounds = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, len(modelled))
         reach = torch.stack([low, low + span])  # what was seen, and a tenth further on a logarithmic scale
-        reach = torch.where(scaling.logged, reach * ((low + span) / low) ** torch.tensor([[-0.1], [0.1]]), bounds)
+        reach = torch.where(
+            scaling.logged, reach * ((low + span) / low) ** torch.tensor([[-0.1], [0.1]], dtype=torch.float64), bounds
+        )
         bounds = torch.stack([torch.maximum(bounds[0], reach[0]), torch.minimum(bounds[1], reach[1])])
         return cls(tuple(obs.event_shape), scaling, modelled, fill, spread, steps, levels, limited, whole, bounds)
 

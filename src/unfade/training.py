@@ -84,7 +84,6 @@ class Progress:
     seconds_left: float
 
 
-AS_GOOD = 1.005  # a longer run is preferred where its score is no worse: what it adds may not show in single cells
 COMPILE_FROM = 20_000  # steps from which compiling, up to half a minute, pays for itself
 COMPILE_SECONDS = 120.0  # the shortest time budget that leaves room for it
 _BUILDING = threading.RLock()  # torch initialises weights from one generator for all threads
@@ -246,7 +245,7 @@ def _failure(step: int, means: dict[str, float]) -> str:
 def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None = None) -> tuple[list[list[History]], int]:
     """Train for as long as held-out observed cells are predicted better and better, by CRPS; at most `config.steps`.
 
-    First at a constant rate on nine tenths of the observed cells. The rest is predicted at steps that grow by a quarter
+    First at a constant rate, some of the observed cells held out. They are predicted at steps that grow by a quarter
     each time: by all runs that share their data together, and with averaged parameters, which do as well as
     those of a run of that length whose rate has fallen. Then on all cells, from seven tenths of the best number of
     steps up to that number, the rate falling to zero; from the end, where the scores still fell. Each part is a
@@ -285,9 +284,9 @@ def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None =
     histories = train_many(first, on_step, watch)
     if histories[0].interrupted or not scores:
         return [[history] for history in histories], max(histories[0].steps, default=1)
-    best = _best_step(scores, AS_GOOD)
+    best = _best_step(scores)
     start = min(states, key=lambda step: abs(step - max(100, 0.7 * best)))
-    if _best_step(scores) >= 0.99 * max(scores):  # it would have gone on falling
+    if best >= 0.99 * max(scores):  # it would have gone on falling
         start = max(scores)
         best = start / 0.7
     trained.load_state_dict(states[start])
@@ -300,15 +299,19 @@ def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None =
 
 
 def _hold_out(obs: Observations, seed: int) -> tuple[Observations, Tensor, Tensor]:
-    """What is left to see when a tenth of the observed cells is held out, those cells, and up to 1,024 rows with any."""
+    """What is left to see when some observed cells are held out, those cells, and up to 1,024 rows with any.
+
+    A tenth of them, or more where that would be fewer than a thousand, up to a quarter: scores of few cells are noise.
+    """
     generator = torch.Generator(obs.values.device).manual_seed(seed)
-    held = obs.observed & (torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < 0.1)
+    share = min(0.25, max(0.1, 1000 / max(1, int(obs.observed.sum()))))
+    held = obs.observed & (torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < share)
     rows = held.any(1).nonzero().flatten()
     return obs.only(~held), held, rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:1024]]
 
 
-def _best_step(scores: dict[int, float], as_good: float = 1.0) -> float:
-    """The number of steps with the lowest score, or the largest whose score is at most `as_good` times that.
+def _best_step(scores: dict[int, float]) -> float:
+    """The number of steps with the lowest score.
 
     By a parabola over the logarithm of the steps, as single scores are noisy. Only the last two doublings count: the fall
     before them is much steeper. Where they still fall it is the last step.
@@ -320,7 +323,7 @@ def _best_step(scores: dict[int, float], as_good: float = 1.0) -> float:
     logs = np.log(steps)
     curve = np.polynomial.Polynomial.fit(logs, [scores[step] for step in steps], 2)
     places = np.linspace(logs[0], logs[-1], 1000)
-    return float(np.exp(places[curve(places) <= as_good * curve(places).min()].max()))
+    return float(np.exp(places[curve(places).argmin()]))
 
 
 @torch.no_grad()
