@@ -273,7 +273,7 @@ class Method:
     refine: candidates a draw is chosen from; architecture: None means sizes chosen from the data.
     decoder_may_see: whether q(x|z,y) is allowed; a decoder that is also the model p(x|z) must not see y.
     mixed: whether it takes steps and categories; it must then use nothing of x but p(y|z). members: posteriors that
-    are trained side by side for small tables, each with its own start and its own held-out cells.
+    are trained side by side for small tables, each from a start of its own.
     """
 
     recipe: Callable[..., Recipe]
