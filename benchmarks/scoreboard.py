@@ -39,11 +39,8 @@ TABLES = {  # name: how many rows, chosen by a seed (None: all)
     "spambase": 1000,
     "ionosphere": None,
 }
-SETTINGS = (
-    "MCAR",
-    "MAR",
-    "noise",
-)  # 30 % missing in each; noise: of 0.3 column sds on what is observed, told to those that can use it
+# 30 % missing in each; noise: of 0.3 column sds on what is observed, told to those that can use it
+SETTINGS = ("MCAR", "MAR", "noise")
 CATEGORIES = {"adult_train_missing": 2000, "titanic_missing": None, "penguins_missing": None, "horse_colic_missing": None}
 FOR_CATEGORIES = ["unfade", "MIWAE", "shares", "miceforest", "mice pmm", "mice cart"]  # pmm: for numbers alone
 RESULTS = Path("build/scoreboard")
@@ -180,7 +177,9 @@ def _frame_cell(frame: pd.DataFrame, holed: pd.DataFrame, method: str, seed: int
             ran = {"draws": drawn, "seconds": time.perf_counter() - started, "memory": peak}
         elif method == "shares":  # each column's own
             rng = np.random.default_rng(seed)
-            picked = [holed.apply(lambda c: c.fillna(c.dropna().sample(1, random_state=rng).iloc[0])) for _ in range(DRAWS)]
+            picked = [
+                holed.apply(lambda c: c.where(c.notna(), rng.choice(c.dropna().to_numpy(), len(c)))) for _ in range(DRAWS)
+            ]
             ran = {"draws": pd.concat(picked), "seconds": time.perf_counter() - started, "memory": 0.0}
         else:
             ran = peers.run_frame(method, holed, DRAWS, seed)

@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from unfade import Architecture, DataNotice, InvalidData, Recoverer, TrainingConfig
+from unfade import Architecture, DataNotice, InvalidData, Recoverer, TrainingConfig, training
 
 
 def quick(**parameters):
@@ -187,10 +187,15 @@ def test_small_tables_have_several_members(table):
     assert members == [4, 2, 1, 1]
 
 
-def test_members_differ_and_are_scored_together(table):
+def test_members_differ_and_are_scored_together(table, monkeypatch):
+    scored, score = [], training._held_out_crps
+    monkeypatch.setattr(
+        training, "_held_out_crps", lambda members, *rest: scored.append(len(members)) or score(members, *rest)
+    )
     rec = quick(max_steps=None, training=TrainingConfig(steps=60)).fit(table)
     weights = [torch.cat([p.flatten() for p in member.parameters()]) for member in rec.posterior_.each]
     assert not any(torch.allclose(weights[0], other, atol=1e-2) for other in weights[1:])
+    assert set(scored) == {4}
     assert len(rec.histories_) == 3  # of the first member: until scores rise, settled, a posterior of its own
 
 

@@ -165,6 +165,16 @@ def test_watched_side_by_side_models_share_their_length_and_differ_in_what_they_
     assert not torch.allclose(weights(runs[0].posterior), weights(runs[1].posterior), atol=1e-2)
 
 
+@pytest.mark.parametrize(("rows", "share"), [(100, 0.25), (800, 0.19), (3000, 0.1)])
+def test_more_cells_are_held_out_of_small_tables(rows, share):
+    _, _, obs = make(rows)
+    seen, held, _ = training._hold_out(obs, seed=0)
+    assert float(held.sum() / obs.observed.sum()) == pytest.approx(
+        1000 / int(obs.observed.sum()) if rows == 800 else share, abs=0.03
+    )
+    assert torch.equal(seen.observed | held, obs.observed)
+
+
 def test_averages_are_seen_by_the_watcher_alone():
     seen = []
     t = task(steps=100)

@@ -62,7 +62,7 @@ class Stepper:
         self.each = torch.arange(len(models), device=self.device)[:, None]
         self.first, self.second = torch.zeros_like(self.flat), torch.zeros_like(self.flat)  # Adam's moments
         self.averaging = averaging
-        self.average = self.flat.clone()  # of the parameters, mostly over the last quarter of the steps taken
+        self.average = self.flat.clone() if averaging else self.flat  # mostly over the last quarter of the steps taken
         self.fresh_at = torch.zeros(len(models))  # the step at which a model's optimiser was new
         self.names = ["value", *self._probe()]
         self.totals = torch.zeros(len(models), len(self.names), device=self.device)

@@ -254,7 +254,7 @@ def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None =
     """
     config, ensembles = runs[0].config, list({id(run.obs): run for run in runs}.values())
     parts = {id(run.obs): _hold_out(run.obs, run.seed) for run in ensembles}
-    if not all(held.any() and (run.obs.observed & ~held).any() for run in ensembles for _, held, _ in [parts[id(run.obs)]]):
+    if not all(held.any() and seen.observed.any() for seen, held, _ in parts.values()):
         return [[history] for history in train_many(runs, on_step)], config.steps
     trained = nn.ModuleList([Trained(run.posterior, run.objective) for run in runs])
     scores: dict[int, float] = {}
