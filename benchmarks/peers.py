@@ -1,7 +1,7 @@
 """Other imputers, each in an environment of its own under build/peers: `run("miceforest", Y, 20, seed)`.
 
-Those of R need `Rscript` with mice, rpart and Amelia (Debian: r-cran-mice r-cran-rpart r-cran-amelia). This file is
-also what runs inside the environments, so it imports nothing but NumPy at the top.
+Those of R need `Rscript` with mice, rpart, nnet and Amelia (Debian: r-cran-mice r-cran-rpart r-cran-nnet r-cran-amelia).
+This file is also what runs inside the environments, so it imports nothing but NumPy at the top.
 """
 
 import json

@@ -4,12 +4,13 @@ import pytest
 import torch
 from linear_gaussian import make
 
-from unfade import training
+from unfade import training, watching
 from unfade.corruption import GaussianNoise
 from unfade.errors import InvalidData, TrainingFailed
 from unfade.methods import METHODS, Architecture, Task, fit_many, fit_method
 from unfade.objectives import MIWAE, Bound, Objective, PaperTAE
-from unfade.training import Run, TrainingConfig, batches, scoped_seed, train, train_many, train_watched
+from unfade.training import Run, TrainingConfig, batches, scoped_seed, train, train_many
+from unfade.watching import train_watched
 
 TINY = Architecture(latent=2, hidden=(16,), prior_hidden=(8,), prior_latent=2)
 
@@ -145,14 +146,16 @@ def test_training_ends_where_held_out_cells_get_worse():
     _, _, obs = make(60)
     wide = Architecture(latent=8, hidden=(64, 64))
     t = Task(obs, GaussianNoise(0.01), wide, TrainingConfig(steps=3000), seed=0, refine=20)
-    [[first, settled]], steps = train_watched([Run(t.posterior(), MIWAE(5), obs, t.training)], refine=20)
+    watched = train_watched([Run(t.posterior(), MIWAE(5), obs, t.training)], refine=20)
+    [[first, settled]], steps = watched.histories, watched.steps
     assert first.steps[-1] < 2500
     assert settled.steps[-1] < steps < first.steps[-1]
 
 
 def test_all_steps_are_taken_where_held_out_cells_get_better_and_better():
     t = task(steps=200)
-    [[first, settled]], steps = train_watched([Run(t.posterior(), MIWAE(5), t.obs, t.training)])
+    watched = train_watched([Run(t.posterior(), MIWAE(5), t.obs, t.training)])
+    [[first, settled]], steps = watched.histories, watched.steps
     assert first.steps[-1] == 200
     assert steps == 200 + settled.steps[-1] == 300
 
@@ -160,7 +163,8 @@ def test_all_steps_are_taken_where_held_out_cells_get_better_and_better():
 def test_watched_side_by_side_models_share_their_length_and_differ_in_what_they_saw():
     t = task(steps=200)
     runs = [Run(t.posterior(), MIWAE(5), t.obs, t.training, seed) for seed in (0, 1)]
-    histories, steps = train_watched(runs)
+    watched = train_watched(runs)
+    histories, steps = watched.histories, watched.steps
     assert [h.steps[-1] for h in histories[0]] == [h.steps[-1] for h in histories[1]] == [200, steps - 200]
     assert not torch.allclose(weights(runs[0].posterior), weights(runs[1].posterior), atol=1e-2)
 
@@ -168,11 +172,13 @@ def test_watched_side_by_side_models_share_their_length_and_differ_in_what_they_
 @pytest.mark.parametrize(("rows", "share"), [(100, 0.25), (800, 0.19), (3000, 0.1)])
 def test_more_cells_are_held_out_of_small_tables(rows, share):
     _, _, obs = make(rows)
-    seen, held, _ = training._hold_out(obs, seed=0)
-    assert float(held.sum() / obs.observed.sum()) == pytest.approx(
-        1000 / int(obs.observed.sum()) if rows == 800 else share, abs=0.03
-    )
-    assert torch.equal(seen.observed | held, obs.observed)
+    split = watching.hold_out(obs, seed=0)
+    left = float(split.seen.observed.sum() / obs.observed.sum())
+    assert 1 - left == pytest.approx(1000 / int(obs.observed.sum()) if rows == 800 else share, abs=0.03)
+    assert not (split.seen.observed & ~obs.observed).any()
+    assert not (split.given.observed & split.held.observed).any()
+    assert len(split.held) <= 1024
+    assert split.held.observed.any(1).all()
 
 
 def test_averages_are_seen_by_the_watcher_alone():
@@ -274,13 +280,13 @@ def test_what_cannot_go_side_by_side_is_refused():
 )
 def test_the_best_length_is_the_bottom_of_a_parabola(shape, expected):
     steps = [400, 500, 625, 800, 1000, 1250, 1600, 2000, 2500, 3200, 4000, 5000]
-    assert training._best_step({step: shape(math.log(step)) for step in steps}) == pytest.approx(expected, rel=5e-3)
+    assert watching._best_step({step: shape(math.log(step)) for step in steps}) == pytest.approx(expected, rel=5e-3)
 
 
 def test_a_callback_ends_a_watched_run():
     t = task(steps=200)
     run = Run(t.posterior(), MIWAE(2), t.obs, t.training)
-    [[first, *_]], _ = train_watched([run], on_step=lambda progress: progress.step >= 20)
+    [[first, *_]] = train_watched([run], on_step=lambda progress: progress.step >= 20).histories
     assert first.steps[-1] == 20
 
 

@@ -41,6 +41,7 @@ class Corruption(nn.Module, ABC):
     """
 
     exact: Tensor
+    categorical = 0  # features that are categories' values
 
     @property
     @abstractmethod

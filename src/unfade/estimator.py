@@ -22,13 +22,14 @@ from unfade.door import matched, model_space, with_limits
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
+from unfade.linear import LinearDecoder, blank_factors, linear_posterior
 from unfade.methods import (
     METHODS,
     Architecture,
     Task,
     architecture_for,
     build_posterior,
-    fit_ensemble,
+    fit_ensembles,
     members_for,
     training_for,
 )
@@ -167,7 +168,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
         )
         with progress_bar(self.verbose > 0) as task.on_step:
-            posterior = fit_ensemble(self.method, task, settings, members) if space.features else None
+            posterior = fit_ensembles(self.method, [task], settings, members)[0] if space.features else None
         if self.verbose > 1:
             for stage, history in enumerate(task.histories, 1):
                 print(f"stage {stage}: {history}", file=sys.stderr)
@@ -268,6 +269,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "conditioned": posterior.each[0].conditioned,
                 "infer_noise": posterior.each[0].unknowns is not None,
                 "model": posterior.each[0].model is not None,
+                "linear": isinstance(posterior.each[0].decoder, LinearDecoder),
             },
         }  # fmt: skip
         storage.save(path, tensors, meta)
@@ -307,7 +309,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return rec
 
     def _rebuild_posterior(
-        self, state: dict[str, Tensor], members: int, conditioned: bool, infer_noise: bool, model: bool
+        self, state: dict[str, Tensor], members: int, conditioned: bool, infer_noise: bool, model: bool, linear: bool
     ) -> Ensemble:
         space = self.space_
         exact = state["members.0.corruption.exact" if space.plain else "members.0.corruption.noise.exact"]
@@ -317,6 +319,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             corruption: Corruption = noise
             if not space.plain:
                 corruption = Recording(noise, space.features, space.model_steps(), space.groups)
+            if linear:
+                return linear_posterior(blank_factors(space.features), corruption)
             return build_posterior(self.architecture_, space.features, corruption, conditioned, infer_noise)
 
         ensemble = Ensemble([built() for _ in range(members)])

@@ -5,6 +5,7 @@ a stretch. So it can be compiled and captured as a CUDA graph, a model gives the
 others, and nothing waits for the host.
 """
 
+import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -125,7 +126,7 @@ class Stepper:
                     self._one_step()
             torch.cuda.current_stream().wait_stream(side)
             self.place.zero_()
-            with torch.cuda.graph(graph):
+            with _no_collection(), torch.cuda.graph(graph):
                 self._one_step()
         self._graph = graph
 
@@ -231,6 +232,19 @@ class Stepper:
             self.average.copy_(torch.lerp(self.average, self.flat, recent[:, None]))
         self.totals += means
         self.place += 1
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Nothing is collected inside: an old graph that goes away while another is captured would spoil it."""
+    gc.collect()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _stack(tensors: Sequence[Tensor]) -> Tensor:

@@ -4,18 +4,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from unfade.errors import InvalidData, TrainingFailed
 from unfade.models import PosteriorLVM
 from unfade.objectives import Objective
 from unfade.observations import Observations
-from unfade.randomness import generator_normals
-from unfade.scores import crps
 from unfade.stepping import Stepper, Trained
 
 
@@ -240,104 +237,3 @@ def _failure(step: int, means: dict[str, float]) -> str:
         "state at half the learning rate. Expected finite numbers; look for extreme outliers in the data, scale them, "
         "or lower learning_rate."
     )
-
-
-def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None = None) -> tuple[list[list[History]], int]:
-    """Train for as long as held-out observed cells are predicted better and better, by CRPS; at most `config.steps`.
-
-    First at a constant rate, some of the observed cells held out. They are predicted at steps that grow by a quarter
-    each time: by all runs that share their data together, and with averaged parameters, which do as well as
-    those of a run of that length whose rate has fallen. Then on all cells, from seven tenths of the best number of
-    steps up to that number, the rate falling to zero; from the end, where the scores still fell. Each part is a
-    hundred steps at least: among fewer, scores of small tables are noise. Gives the histories of both parts for
-    each run, and that number of steps.
-    """
-    config, ensembles = runs[0].config, list({id(run.obs): run for run in runs}.values())
-    parts = {id(run.obs): _hold_out(run.obs, run.seed) for run in ensembles}
-    if not all(held.any() and seen.observed.any() for seen, held, _ in parts.values()):
-        return [[history] for history in train_many(runs, on_step)], config.steps
-    trained = nn.ModuleList([Trained(run.posterior, run.objective) for run in runs])
-    scores: dict[int, float] = {}
-    states: dict[int, dict[str, Tensor]] = {}
-
-    def watch(progress: Progress) -> bool:
-        if progress.step < 1.25 * max(scores, default=0) and progress.step < progress.steps:
-            return False
-        each = []
-        for run in ensembles[:16]:  # of many, the first speak for all
-            members = [other.posterior for other in runs if other.obs is run.obs]
-            seen, held, rows = parts[id(run.obs)]
-            target = run.obs[rows].only(held[rows])
-            each.append(_held_out_crps(members, seen[rows], target, min(refine, 50), run.seed))
-        scores[progress.step] = sum(each) / len(each)
-        states[progress.step] = {name: value.clone() for name, value in trained.state_dict().items()}
-        best = _best_step(scores)
-        for step in [step for step in states if 4 * step < best]:
-            del states[step]
-        return progress.step >= max(500, 2 * best)
-
-    shares = [config.max_seconds and share * config.max_seconds for share in (0.7, 0.3)]
-    first = [
-        replace(run, obs=parts[id(run.obs)][0], config=replace(run.config, decay=0.0, max_seconds=shares[0]))
-        for run in runs
-    ]
-    histories = train_many(first, on_step, watch)
-    if histories[0].interrupted or not scores:
-        return [[history] for history in histories], max(histories[0].steps, default=1)
-    best = _best_step(scores)
-    start = min(states, key=lambda step: abs(step - max(100, 0.7 * best)))
-    if best >= 0.99 * max(scores):  # it would have gone on falling
-        start = max(scores)
-        best = start / 0.7
-    trained.load_state_dict(states[start])
-    rest = max(min(100, config.steps), round(best - start))
-    second = [
-        replace(run, config=replace(run.config, steps=rest, decay=1.0, max_seconds=shares[1]), seed=run.seed + 1)
-        for run in runs
-    ]
-    return [list(pair) for pair in zip(histories, train_many(second, on_step), strict=True)], start + rest
-
-
-def _hold_out(obs: Observations, seed: int) -> tuple[Observations, Tensor, Tensor]:
-    """What is left to see when some observed cells are held out, those cells, and up to 1,024 rows with any.
-
-    A tenth of them, or more where that would be fewer than a thousand, up to a quarter: scores of few cells are noise.
-    """
-    generator = torch.Generator(obs.values.device).manual_seed(seed)
-    share = min(0.25, max(0.1, 1000 / max(1, int(obs.observed.sum()))))
-    held = obs.observed & (torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < share)
-    rows = held.any(1).nonzero().flatten()
-    return obs.only(~held), held, rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:1024]]
-
-
-def _best_step(scores: dict[int, float]) -> float:
-    """The number of steps with the lowest score.
-
-    By a parabola over the logarithm of the steps, as single scores are noisy. Only the last two doublings count: the fall
-    before them is much steeper. Where they still fall it is the last step.
-    """
-    last = max(scores)
-    steps = [step for step in scores if 4 * step >= last]
-    if len(steps) < 6:
-        return float(min(scores, key=scores.__getitem__))
-    logs = np.log(steps)
-    curve = np.polynomial.Polynomial.fit(logs, [scores[step] for step in steps], 2)
-    places = np.linspace(logs[0], logs[-1], 1000)
-    return float(np.exp(places[curve(places).argmin()]))
-
-
-@torch.no_grad()
-def _held_out_crps(
-    posteriors: Sequence[PosteriorLVM], seen: Observations, held: Observations, refine: int, seed: int
-) -> float:
-    """Mean CRPS of predictions of the held-out observed cells, noise included, from what else was seen."""
-    normals = generator_normals(torch.Generator(seen.values.device).manual_seed(seed))
-    parts, height = [], 64 if seen.values.device.type == "cpu" else 1024
-    for start in range(0, len(seen), height):
-        y, target = seen[start : start + height], held[start : start + height]
-        predicted = []
-        for posterior in posteriors:
-            x = posterior.draw(y, 20, normals, posterior.source(y, refine, normals))
-            predicted.append(posterior.corruption.corrupt(x, target.observed, normals).values)
-        parts.append(crps(torch.cat(predicted), target.values)[target.observed])
-    return float(torch.cat(parts).mean())

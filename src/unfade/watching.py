@@ -1,0 +1,141 @@
+"""How long to train: for as long as observed cells that were held out are predicted better and better."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unfade.models import PosteriorLVM
+from unfade.observations import Observations
+from unfade.randomness import generator_normals
+from unfade.scores import crps
+from unfade.stepping import Trained
+from unfade.training import History, OnStep, Progress, Run, train_many
+
+
+@dataclass(frozen=True)
+class Split:
+    """Data without some of the observed cells, and up to 1,024 samples that have such cells, with what was held out.
+
+    seen: what is left of all samples; given, held: of those samples, what is left and what was held out.
+    """
+
+    seen: Observations
+    given: Observations
+    held: Observations
+    seed: int
+
+    @torch.no_grad()
+    def crps(self, posteriors: Sequence[PosteriorLVM], refine: int = 0) -> float:
+        """Mean CRPS of predictions of the held-out cells by all posteriors together, noise included."""
+        normals = generator_normals(torch.Generator(self.given.values.device).manual_seed(self.seed))
+        parts, height = [], 64 if self.given.values.device.type == "cpu" else 1024
+        for start in range(0, len(self.given), height):
+            y, target = self.given[start : start + height], self.held[start : start + height]
+            predicted = []
+            for posterior in posteriors:
+                x = posterior.draw(y, 20, normals, posterior.source(y, min(refine, 50), normals))
+                predicted.append(posterior.corruption.corrupt(x, target.observed, normals).values)
+            parts.append(crps(torch.cat(predicted), target.values)[target.observed])
+        return float(torch.cat(parts).mean())
+
+
+def hold_out(obs: Observations, seed: int) -> Split | None:
+    """Hold some observed cells out; None where that would leave nothing to see or nothing to predict.
+
+    A tenth of them, or more where that would be fewer than a thousand, up to a quarter: scores of few cells are noise.
+    """
+    generator = torch.Generator(obs.values.device).manual_seed(seed)
+    share = min(0.25, max(0.1, 1000 / max(1, int(obs.observed.sum()))))
+    held = obs.observed & (torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < share)
+    rows = held.any(1).nonzero().flatten()
+    some = rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:1024]]
+    seen = obs.only(~held)
+    if not (len(rows) and seen.observed.any()):
+        return None
+    return Split(seen, seen[some], obs[some].only(held[some]), seed)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What became of runs: histories of both parts of each, the steps of both; and, where both were run, for each run the
+    cells that were held out and their score before training went on with all cells.
+    """
+
+    histories: list[list[History]]
+    steps: int
+    splits: Sequence[Split] = ()
+    scores: Sequence[float] = ()
+
+
+def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None = None) -> Watched:
+    """Train for as long as held-out observed cells are predicted better and better, by CRPS; at most `config.steps`.
+
+    First at a constant rate, some of the observed cells held out. They are predicted at steps that grow by a quarter
+    each time: by all runs that share their data together, and with averaged parameters, which do as well as
+    those of a run of that length whose rate has fallen. Then on all cells, from seven tenths of the best number of
+    steps up to that number, the rate falling to zero; from the end, where the scores still fell. Each part is a
+    hundred steps at least: among fewer, scores of small tables are noise.
+    """
+    config, ensembles = runs[0].config, list({id(run.obs): run for run in runs}.values())
+    splits = {id(run.obs): split for run in ensembles if (split := hold_out(run.obs, run.seed))}
+    if len(splits) < len(ensembles):
+        return Watched([[history] for history in train_many(runs, on_step)], config.steps)
+    trained = nn.ModuleList([Trained(run.posterior, run.objective) for run in runs])
+    scores: dict[int, float] = {}
+    states: dict[int, dict[str, Tensor]] = {}
+
+    def score(run: Run) -> float:
+        return splits[id(run.obs)].crps([other.posterior for other in runs if other.obs is run.obs], refine)
+
+    def watch(progress: Progress) -> bool:
+        if progress.step < 1.25 * max(scores, default=0) and progress.step < progress.steps:
+            return False
+        scores[progress.step] = sum(map(score, ensembles[:16])) / len(ensembles[:16])  # of many, the first speak for all
+        states[progress.step] = {name: value.clone() for name, value in trained.state_dict().items()}
+        best = _best_step(scores)
+        for step in [step for step in states if 4 * step < best]:
+            del states[step]
+        return progress.step >= max(500, 2 * best)
+
+    shares = [config.max_seconds and share * config.max_seconds for share in (0.7, 0.3)]
+    first = [
+        replace(run, obs=splits[id(run.obs)].seen, config=replace(run.config, decay=0.0, max_seconds=shares[0]))
+        for run in runs
+    ]
+    histories = train_many(first, on_step, watch)
+    if histories[0].interrupted or not scores:
+        return Watched([[history] for history in histories], max(histories[0].steps, default=1))
+    best = _best_step(scores)
+    start = min(states, key=lambda step: abs(step - max(100, 0.7 * best)))
+    if best >= 0.99 * max(scores):  # it would have gone on falling
+        start = max(scores)
+        best = start / 0.7
+    trained.load_state_dict(states[start])
+    reached = {id(run.obs): score(run) for run in ensembles}
+    rest = max(min(100, config.steps), round(best - start))
+    second = [
+        replace(run, config=replace(run.config, steps=rest, decay=1.0, max_seconds=shares[1]), seed=run.seed + 1)
+        for run in runs
+    ]
+    both = [list(pair) for pair in zip(histories, train_many(second, on_step), strict=True)]
+    each = [id(run.obs) for run in runs]
+    return Watched(both, start + rest, [splits[key] for key in each], [reached[key] for key in each])
+
+
+def _best_step(scores: dict[int, float]) -> float:
+    """The number of steps with the lowest score.
+
+    By a parabola over the logarithm of the steps, as single scores are noisy. Only the last two doublings count: the fall
+    before them is much steeper. Where they still fall it is the last step.
+    """
+    last = max(scores)
+    steps = [step for step in scores if 4 * step >= last]
+    if len(steps) < 6:
+        return float(min(scores, key=scores.__getitem__))
+    logs = np.log(steps)
+    curve = np.polynomial.Polynomial.fit(logs, [scores[step] for step in steps], 2)
+    places = np.linspace(logs[0], logs[-1], 1000)
+    return float(np.exp(places[curve(places).argmin()]))

@@ -1,0 +1,91 @@
+"""The linear model: against answers in closed form, and where it takes the place of networks."""
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import MultivariateNormal
+
+from unfade import Recoverer, TrainingConfig
+from unfade.corruption import GaussianNoise
+from unfade.linear import LinearDecoder, factor_analysis, linear_posterior, resampled_factors
+from unfade.observations import Observations, as_observations
+from unfade.randomness import generator_normals
+
+
+def table(rows, missing=0.3, seed=0):
+    """Rows of five correlated columns with holes, and the covariance they come from."""
+    rng = np.random.default_rng(seed)
+    loadings = np.array([[1.0, 0.0], [0.8, 0.3], [-0.5, 0.8], [0.0, 1.0], [0.4, -0.4]])
+    covariance = loadings @ loadings.T + np.diag([0.3, 0.2, 0.4, 0.2, 0.5])
+    X = rng.multivariate_normal([0.5, 0, -1, 0, 2], covariance, rows)
+    return np.where(rng.random(X.shape) < missing, np.nan, X), covariance
+
+
+def test_factors_are_those_of_the_population():
+    Y, covariance = table(20_000)
+    loadings, mean, variance = factor_analysis(as_observations(Y), torch.zeros(5))
+    assert torch.allclose(mean, torch.tensor([0.5, 0, -1, 0, 2]).double(), atol=0.05)
+    assert torch.allclose(loadings @ loadings.T + variance.diag(), torch.from_numpy(covariance), atol=0.05)
+
+
+def test_known_noise_is_taken_off():
+    Y, covariance = table(20_000)
+    noisy = Y + 0.4 * np.random.default_rng(1).normal(size=Y.shape)
+    loadings, _, variance = factor_analysis(as_observations(noisy), torch.full((5,), 0.4))
+    assert torch.allclose(loadings @ loadings.T + variance.diag(), torch.from_numpy(covariance), atol=0.06)
+
+
+@pytest.mark.parametrize("refine", [0, 200])
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_draws_are_those_of_the_exact_posterior(noise, refine):
+    _, covariance = table(1)
+    loadings = torch.tensor([[1.0, 0.0], [0.8, 0.3], [-0.5, 0.8], [0.0, 1.0], [0.4, -0.4]])
+    factors = (loadings, torch.zeros(5), torch.tensor([0.3, 0.2, 0.4, 0.2, 0.5]))
+    posterior = linear_posterior(factors, GaussianNoise(torch.full((5,), noise)))
+    y, seen = torch.tensor([[1.0, 0.0, -0.5, 0.0, 0.0]]), torch.tensor([[True, False, True, False, False]])
+    obs = Observations(y.repeat(500, 1), seen.repeat(500, 1))
+    normals = generator_normals(torch.Generator().manual_seed(0))
+    x = posterior.draw(obs, 20, normals, posterior.source(obs, refine, normals)).flatten(0, 1)
+    known, total = seen[0], torch.from_numpy(covariance).float()
+    gain = total[:, known] @ torch.linalg.inv(total[known][:, known] + noise**2 * torch.eye(2))
+    assert torch.allclose(x.mean(0), gain @ y[0, known], atol=0.05)
+    assert torch.allclose(torch.cov(x.T), total - gain @ total[known], atol=0.05)
+
+
+def test_the_encoder_is_a_density():
+    Y, _ = table(200)
+    obs = as_observations(Y.astype("float32")).to(torch.float32)
+    posterior = linear_posterior(factor_analysis(obs, torch.zeros(5)), GaussianNoise(torch.zeros(5)))
+    q = posterior.latent(obs)
+    full = MultivariateNormal(q.base_dist.loc, scale_tril=q.base_dist.root)
+    z = torch.randn(7, *q.base_dist.loc.shape, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(q.log_prob(z), full.log_prob(z), atol=1e-3)
+
+
+def test_reweighted_fits_spread_as_estimates_do():
+    """The sd of a mean over fits is its standard error."""
+    Y, covariance = table(400, missing=0.0)
+    fits = resampled_factors(as_observations(Y), torch.zeros(5), 60, seed=0)
+    spread = torch.stack([mean for _, mean, _ in fits]).std(0)
+    expected = torch.from_numpy(np.sqrt(np.diag(covariance) / 400))
+    assert torch.allclose(spread, expected, rtol=0.35)
+
+
+def test_the_linear_model_is_taken_where_it_is_as_good_and_said_to_be(tmp_path):
+    Y, _ = table(150, seed=1)
+    rec = Recoverer(training=TrainingConfig(steps=300, batch_size=64), random_state=0, verbose=0).fit(Y)
+    assert rec.histories_[-1].ended.startswith("the linear model, not networks")
+    assert all(isinstance(member.decoder, LinearDecoder) for member in rec.posterior_.each)
+    rec.save(tmp_path / "model.unfade")
+    again = Recoverer.load(tmp_path / "model.unfade")
+    assert np.array_equal(again.sample(Y, 3).values, rec.sample(Y, 3).values)
+
+
+def test_networks_are_kept_where_they_are_better():
+    rng = np.random.default_rng(0)
+    turn = rng.uniform(0, 2 * np.pi, 600)
+    Y = np.stack([np.cos(turn), np.sin(turn), np.cos(2 * turn)], 1) + 0.05 * rng.normal(size=(600, 3))
+    Y[rng.random(Y.shape) < 0.2] = np.nan
+    rec = Recoverer(random_state=0, verbose=0, training=TrainingConfig(steps=1000, batch_size=64)).fit(Y)
+    assert rec.histories_[-1].ended.startswith("networks, not the linear model")
+    assert len(rec.posterior_.each) == 4
