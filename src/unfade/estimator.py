@@ -39,7 +39,7 @@ from unfade.progress import progress_bar
 from unfade.recording import Recording, recording
 from unfade.spaces import ModelSpace
 from unfade.tables import Column, Container, open_container
-from unfade.training import History, TrainingConfig
+from unfade.training import History, OnStep, TrainingConfig
 
 
 class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -146,8 +146,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> "Recoverer":
-        """Train on corrupted data alone. X: (samples, *event), NaN = missing; y is ignored."""
+    def fit(self, X: Any, y: Any = None, *, on_step: OnStep | None = None) -> "Recoverer":
+        """Train on corrupted data alone. X: (samples, *event), NaN = missing; y is ignored.
+
+        on_step: is told of the progress in place of the progress bar; True ends a stage, an exception the fit.
+        """
         self._check_parameters()
         obs, container = self._door(X, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -167,7 +170,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             fixed_steps=self.max_steps is not None,
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
         )
-        with progress_bar(self.verbose > 0) as task.on_step:
+        with progress_bar(self.verbose > 0 and on_step is None) as bar:
+            task.on_step = on_step or bar
             posterior = fit_ensembles(self.method, [task], settings, members)[0] if space.features else None
         if self.verbose > 1:
             for stage, history in enumerate(task.histories, 1):
