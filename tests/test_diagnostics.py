@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from unfade import InvalidData, Recoverer
-from unfade.diagnostics import HeldOut, compare, gaussian_em, held_out
+from unfade.diagnostics import HeldOut, compare, held_out
 from unfade.evaluation import evaluate
 
 
@@ -53,15 +53,6 @@ def test_simple_methods_are_told_when_they_do_as_well(line):
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"a": rng.normal(size=60), "b": rng.choice(["x", "y", "z"], 60), "c": rng.normal(size=60)})
     assert set(compare(quick(max_steps=30), frame, n_draws=10).scores) == set(good.scores)
-
-
-def test_a_gaussian_is_found_from_rows_with_holes():
-    rng = np.random.default_rng(2)
-    covariance = np.array([[2.0, 0.8, 0.0], [0.8, 1.0, -0.3], [0.0, -0.3, 0.5]])
-    X = rng.multivariate_normal([1, 2, 3], covariance, 4000)
-    mean, found = gaussian_em(np.where(rng.random(X.shape) < 0.3, np.nan, X))
-    assert np.allclose(mean, [1, 2, 3], atol=0.1)
-    assert np.allclose(found, covariance, atol=0.12)
 
 
 def test_a_wrong_entry_is_the_greatest_surprise(line):

@@ -189,10 +189,10 @@ def test_small_tables_have_several_members(table):
 
 
 def test_members_differ_and_are_scored_together(table, monkeypatch):
-    scored, score = [], Split.crps
+    scored, predict = [], Split.predict
     monkeypatch.setattr(methods, "LINEAR_TOLERANCE", 0.0)
     monkeypatch.setattr(
-        Split, "crps", lambda self, members, *rest: scored.append(len(members)) or score(self, members, *rest)
+        Split, "predict", lambda self, members, *rest: scored.append(len(members)) or predict(self, members, *rest)
     )
     rec = quick(max_steps=None, training=TrainingConfig(steps=60)).fit(table)
     weights = [torch.cat([p.flatten() for p in member.parameters()]) for member in rec.posterior_.each]

@@ -172,7 +172,7 @@ def test_watched_side_by_side_models_share_their_length_and_differ_in_what_they_
 @pytest.mark.parametrize(("rows", "share"), [(100, 0.25), (800, 0.19), (3000, 0.1)])
 def test_more_cells_are_held_out_of_small_tables(rows, share):
     _, _, obs = make(rows)
-    split = watching.hold_out(obs, seed=0)
+    split = watching.hold_out(obs, 0, GaussianNoise())
     left = float(split.seen.observed.sum() / obs.observed.sum())
     assert 1 - left == pytest.approx(1000 / int(obs.observed.sum()) if rows == 800 else share, abs=0.03)
     assert not (split.seen.observed & ~obs.observed).any()

@@ -116,84 +116,169 @@ def _noise(text: str) -> Any:
     return numbers[0] if len(numbers) == 1 else numbers
 
 
+Noise = Annotated[str, typer.Option(help="none, learn, learn-by-column, 0.3, one a column (0.1,0.2) or infer.")]
+Method = Annotated[str, typer.Option(help="tae, mvae, miwae or tae-paper (slow: 500,000 steps).")]
+Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Kind of a column: zip=category or note=excluded.")]
+Bounds = Annotated[list[str] | None, typer.Option(help="Least and largest value of a column: age=0:120.")]
+Limits = Annotated[list[str] | None, typer.Option("--limit", help="Detection limit of a column: 'lead<0.5'.")]
+Scale = Annotated[str, typer.Option(help="variance, interval, joint-variance, joint-interval or none.")]
+Members = Annotated[int | None, typer.Option(min=1, help="Models side by side; chosen by the size of the table.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")]
+MaxSteps = Annotated[int | None, typer.Option(help="Training steps; chosen by held-out cells where not given.")]
+MaxSeconds = Annotated[float | None, typer.Option(help="Time budget of the fit.")]
+Model = Annotated[Path | None, typer.Option(help="Use this fitted model instead of fitting.")]
+DATA = typer.Argument(help="Table or array: .csv, .parquet, .feather, .npy or .npz; empty cells or NaN are missing.")
+
+
 @app.command()
 def recover(
-    data: Annotated[
-        Path, typer.Argument(help="Table or array: .csv, .parquet, .feather, .npy or .npz; empty cells or NaN are missing.")
-    ],
+    data: Annotated[Path, DATA],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the recovered data (posterior mean) go.")],
-    noise: Annotated[
-        str, typer.Option(help="none, learn, learn-by-column, 0.3, one a column (0.1,0.2) or infer.")
-    ] = "none",
-    method: Annotated[str, typer.Option(help="tae, mvae, miwae or tae-paper (slow: 500,000 steps).")] = "tae",
-    kind: Annotated[list[str] | None, typer.Option(help="Kind of a column, such as zip=category or note=excluded.")] = None,
-    bounds: Annotated[list[str] | None, typer.Option(help="Least and largest value of a column: age=0:120.")] = None,
-    limit: Annotated[list[str] | None, typer.Option(help="Detection limit of a column: 'lead<0.5'.")] = None,
-    scaling: Annotated[str, typer.Option(help="variance, interval, joint-variance, joint-interval or none.")] = "variance",
+    noise: Noise = "none",
+    method: Method = "tae",
+    kinds: Kinds = None,
+    bounds: Bounds = None,
+    limits: Limits = None,
+    scaling: Scale = "variance",
+    members: Members = None,
     draws: Annotated[int, typer.Option(help="Number of draws for --draws-to.")] = 20,
     draws_to: Annotated[Path | None, typer.Option(help="Long table of draws: columns draw, row, then the data's.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Use this fitted model instead of fitting.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Page (.html) that says how far to trust the result.")] = None,
+    model: Model = None,
     save: Annotated[Path | None, typer.Option(help="Save the fitted model here.")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")] = 0,
-    max_steps: Annotated[int | None, typer.Option(help="Training steps; chosen by held-out cells where not given.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(help="Time budget of the fit.")] = None,
+    seed: Seed = 0,
+    max_steps: MaxSteps = None,
+    max_seconds: MaxSeconds = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Fill and clean a file: fit on it (or take a fitted model), write the posterior mean, and draws if asked."""
-    from unfade import Recoverer
-    from unfade.files import read_table, write_table
+    from unfade.files import column_names, count_missing, long_table, read_table, write_table
 
     with _command(quiet, as_json, debug) as out:
         started = time.monotonic()
         if draws < 1:
             raise InvalidData(f"--draws must be at least 1, got {draws}.")
-        _check_paths(data, output, draws_to, save)
+        _check_paths(data, output, draws_to, save, report)
         table = read_table(data)
         _check_fits(data, table, output, draws_to)
-        if model is not None:
-            given = (noise, method, scaling, max_steps, max_seconds, kind, bounds, limit)
-            if given != ("none", "tae", "variance", None, None, None, None, None):
-                out.note(
-                    f"{model} is fitted already: options that say how to fit (--noise, --kind, --max-steps and the like) "
-                    "have no effect with --model."
-                )
-            rec = Recoverer.load(model)
-        else:
-            rec = Recoverer(
-                method,
-                noise=_noise(noise),
-                kinds=dict(_split(text, "=", "--kind", "zip=category") for text in kind or ()) or None,
-                bounds=dict(map(_bounds, bounds or ())) or None,
-                limits=dict(map(_limit, limit or ())) or None,
-                scaling=None if scaling == "none" else scaling,
-                max_steps=max_steps,
-                max_seconds=max_seconds,
-                random_state=seed,
-                verbose=0 if quiet else 1,
-            ).fit(table)
+        how = (method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
+        rec = _fitted(out, table, model, seed, *how)
         clean = rec.transform(table)
         completed = rec.sample(table, draws, seed=seed) if draws_to else None
         write_table(clean, output)
         if completed is not None and draws_to is not None:
-            write_table(_long(completed, _names(table)), draws_to)
+            write_table(long_table(completed, column_names(table)), draws_to)
         if save is not None:
             rec.save(save)
-        missing, left = _missing(table), _missing(clean)
+        if report is not None:
+            rec.report(report, table, completed)
+        missing, left = count_missing(table), count_missing(clean)
         seconds = time.monotonic() - started
-        level = _readable(rec.noise_, _names(table))
+        level = _readable(rec.noise_, column_names(table))
         out.say(f"{data}: {missing} missing cells, {missing - left} filled; noise sd {level}; {seconds:.0f} s")
-        for path, what in ((output, "recovered data"), (draws_to, f"{draws} draws"), (save, "model")):
+        written = ((output, "recovered data"), (draws_to, f"{draws} draws"), (save, "model"), (report, "report"))
+        for path, what in written:
             if path is not None:
                 out.say(f"  {what}: {path}")
         out.result(
             rows=len(table), missing=missing, left_missing=left, noise=_listed(rec.noise_), seconds=round(seconds, 3),
             output=str(output), draws_to=draws_to and str(draws_to), model=save and str(save),
-            steps=[history.steps[-1] for history in rec.histories_ if history.steps],
+            report=report and str(report), steps=[history.steps[-1] for history in rec.histories_ if history.steps],
         )  # fmt: skip
         if model is None and rec.interrupted_:
             raise typer.Exit(EXIT_INTERRUPTED)
+
+
+@app.command()
+def diagnose(
+    data: Annotated[Path, DATA],
+    noise: Noise = "none",
+    method: Method = "tae",
+    kinds: Kinds = None,
+    bounds: Bounds = None,
+    limits: Limits = None,
+    scaling: Scale = "variance",
+    members: Members = None,
+    report: Annotated[Path | None, typer.Option(help="The same as a page (.html), with pictures.")] = None,
+    model: Model = None,
+    seed: Seed = 0,
+    max_steps: MaxSteps = None,
+    max_seconds: MaxSeconds = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Say how far to trust what would be recovered, without the truth: a verdict in words on each thing checked."""
+    from unfade.files import read_table
+
+    with _command(quiet, as_json, debug) as out:
+        if report is not None:
+            _check_report(report)
+        table = read_table(data)
+        how = (method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
+        rec = _fitted(out, table, model, seed, *how)
+        found = rec.diagnose(table)
+        out.say(str(found))
+        if report is not None:
+            rec.report(report, table)
+            out.say(f"  report: {report}")
+        out.result(level=found.level, verdicts=[asdict(verdict) for verdict in found.verdicts])
+
+
+def _fitted(
+    out: Output,
+    table: Any,
+    model: Path | None,
+    seed: int,
+    method: str,
+    noise: str,
+    kinds: list[str] | None,
+    bounds: list[str] | None,
+    limits: list[str] | None,
+    scaling: str,
+    members: int | None,
+    max_steps: int | None,
+    max_seconds: float | None,
+) -> Any:
+    """A recoverer fitted to the table, or from a file."""
+    from unfade import Recoverer
+
+    if model is not None:
+        given = (method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
+        if given != ("tae", "none", None, None, None, "variance", None, None, None):
+            out.note(
+                f"{model} is fitted already: options that say how to fit (--noise, --kind, --max-steps and the like) "
+                "have no effect with --model."
+            )
+        return Recoverer.load(model)
+    return Recoverer(
+        method,
+        noise=_noise(noise),
+        kinds=dict(_split(text, "=", "--kind", "zip=category") for text in kinds or ()) or None,
+        bounds=dict(map(_bounds, bounds or ())) or None,
+        limits=dict(map(_limit, limits or ())) or None,
+        scaling=None if scaling == "none" else scaling,
+        members=members or "auto",
+        max_steps=max_steps,
+        max_seconds=max_seconds,
+        random_state=seed,
+        verbose=0 if out.quiet else 1,
+    ).fit(table)
+
+
+@app.command("app")
+def page(
+    port: Annotated[int | None, typer.Option(help="A port of this machine; a free one where not given.")] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    debug: Debug = False,
+) -> None:
+    """A local page: drop a file, see what is missing, recover it, read the report, download. Nothing leaves the machine."""
+    with _command(False, False, debug):
+        from unfade.app import serve
+
+        serve(port, browser)
 
 
 @app.command()
@@ -254,7 +339,15 @@ def reproduce(
         out.say(f"\n{report}\nFolder: {target}")
 
 
-def _check_paths(data: Path, output: Path, draws_to: Path | None, save: Path | None) -> None:
+def _check_report(report: Path) -> None:
+    from unfade.storage import check_writable
+
+    if report.suffix not in (".html", ".htm"):
+        raise InvalidData(f"--report writes a page: give a name that ends in .html, got {report.name!r}.")
+    check_writable(report)
+
+
+def _check_paths(data: Path, output: Path, draws_to: Path | None, save: Path | None, report: Path | None) -> None:
     """Refuse what could not be written, before any work is done."""
     from unfade.files import check_output
     from unfade.storage import check_writable
@@ -264,18 +357,22 @@ def _check_paths(data: Path, output: Path, draws_to: Path | None, save: Path | N
             check_output(path)
     if save is not None:
         check_writable(save)
-    given = [path for path in (output, draws_to, save) if path is not None]
+    if report is not None:
+        _check_report(report)
+    given = [path for path in (output, draws_to, save, report) if path is not None]
     if len(set(given)) < len(given):
-        raise InvalidData("-o, --draws-to and --save must be different files.")
+        raise InvalidData("-o, --draws-to, --save and --report must be different files.")
     if data in given:
         raise InvalidData(f"{data} is the input: write to another file, so that the raw data stay.")
 
 
 def _check_fits(data: Path, table: Any, output: Path, draws_to: Path | None) -> None:
     """Refuse outputs that cannot hold what the table is."""
+    from unfade.files import column_names
+
     if isinstance(table, np.ndarray) and table.ndim > 2 and output.suffix not in (".npy", ".npz"):
         raise InvalidData(f"{data} holds an array of shape {table.shape}: write it to .npy or .npz, not to {output.name}.")
-    if draws_to is not None and (taken := {"draw", "row"} & set(_names(table))):
+    if draws_to is not None and (taken := {"draw", "row"} & set(column_names(table))):
         raise InvalidData(
             f"--draws-to needs the names draw and row for itself, but {data} has {sorted(taken)}. Rename them."
         )
@@ -304,31 +401,6 @@ def _limit(text: str) -> tuple[str, tuple[str, float]]:
         return name, (sign, float(level))
     except ValueError:
         raise InvalidData(f"--limit takes lead<0.5 or height>200, got {text!r}.") from None
-
-
-def _names(table: Any) -> list[str]:
-    return list(table.column_names) if not isinstance(table, np.ndarray) else [str(i) for i in range(table[0].size)]
-
-
-def _missing(table: Any) -> int:
-    """How many cells are missing."""
-    from pyarrow import compute
-
-    if isinstance(table, np.ndarray):
-        return int(np.isnan(np.asarray(table, dtype=float)).sum())
-    return sum(compute.sum(compute.is_null(column, nan_is_null=True)).as_py() for column in table.columns)
-
-
-def _long(draws: Any, names: list[str]) -> Any:
-    """Draws as a long table: draw, row, then the data's columns."""
-    import pyarrow as pa
-
-    parts = []
-    for number, table in enumerate(draws):
-        columns = table.columns if draws.columns is not None else list(table.reshape(len(table), -1).T)
-        rows = np.arange(len(table))
-        parts.append(pa.table([np.full(len(rows), number), rows, *columns], names=["draw", "row", *names]))
-    return pa.concat_tables(parts, promote_options="permissive")
 
 
 def _listed(noise: Any) -> Any:

@@ -53,6 +53,10 @@ class Corruption(nn.Module, ABC):
     def learned(self) -> bool:
         """Whether the level is being learned."""
 
+    def whole(self, mask: Tensor) -> Tensor:
+        """A mask of features that takes no feature without those it belongs to (the values of one category)."""
+        return mask
+
     @abstractmethod
     def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:
         """Simulate: observations of `clean` where only the entries `observed` are seen."""

@@ -9,39 +9,13 @@ import torch
 from sklearn.base import clone
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
+from unfade.cells import HeldOut
+from unfade.corruption import GaussianNoise
 from unfade.errors import InvalidData
-from unfade.scores import crps
+from unfade.linear import factor_analysis, linear_posterior
+from unfade.observations import Observations
+from unfade.randomness import generator_normals
 from unfade.tables import Column, Container, open_container
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Observed cells that were hidden, and draws of what would be observed there.
-
-    rows, columns, values: (cells,); draws: (draws, cells); seen: the table without them, as numbers; kinds: the columns
-    of a frame, or None.
-    """
-
-    rows: np.ndarray
-    columns: np.ndarray
-    values: np.ndarray
-    draws: np.ndarray
-    seen: np.ndarray
-    kinds: tuple[Column, ...] | None
-
-    def discrete(self) -> np.ndarray:
-        """Which columns of the table hold categories or truth values, (columns,)."""
-        return np.array([column.discrete for column in self.kinds or ()] or [False] * self.seen.shape[1])
-
-    def scores(self, draws: np.ndarray | None = None) -> np.ndarray:
-        """CRPS of each cell in units of its column's sd; for categories the same with 0 where they agree, else 1."""
-        draws, names = self.draws if draws is None else draws, self.discrete()[self.columns]
-        sd = np.nanstd(self.seen, 0)[self.columns]
-        units = np.where(sd > 0, sd, 1.0)
-        m = len(draws)
-        numbers = crps(torch.from_numpy(draws), torch.from_numpy(self.values)).numpy() / units
-        pairs = np.array([(m**2 - (np.unique(d, return_counts=True)[1] ** 2).sum()) / (m * (m - 1)) for d in draws.T])
-        return np.where(names, (draws != self.values).mean(0) - pairs / 2, numbers)
 
 
 def held_out(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0, refit: bool = True) -> HeldOut:
@@ -178,8 +152,12 @@ def noise_report(recoverer: Any, X: Any, seed: int = 0) -> list[ColumnNoise]:
     Noise and a spread of the column's own look alike but for what other columns say: the upper end of the interval
     takes all that is unexplained for noise.
     """
-    cells = predicted_cells(recoverer, X, seed=seed)
-    levels = np.broadcast_to(0.0 if recoverer.noise_ is None else recoverer.noise_, cells.seen.shape[1:])
+    return column_noise(predicted_cells(recoverer, X, seed=seed), recoverer.noise_)
+
+
+def column_noise(cells: HeldOut, noise: Any) -> list[ColumnNoise]:
+    """The same from cells that were hidden and predicted; noise: the level found, one number or one a column."""
+    levels = np.broadcast_to(0.0 if noise is None else np.ravel(noise), cells.seen.shape[1:])
     found = []
     for i in np.unique(cells.columns):
         if cells.discrete()[i]:
@@ -220,19 +198,17 @@ class Comparison:
 
 def compare(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0) -> Comparison:
     """The recoverer beside simple methods on observed cells that none of them has seen."""
-    cells = held_out(recoverer, X, share, n_draws, seed)
+    return compare_cells(held_out(recoverer, X, share, n_draws, seed), n_draws, seed)
+
+
+def compare_cells(cells: HeldOut, n_draws: int = 50, seed: int = 0) -> Comparison:
+    """The same from cells that were hidden and predicted."""
     rng = np.random.default_rng(seed)
     all_scores = {"unfade": cells.scores()}
     for name, draw in SIMPLE.items():
         all_scores[name] = cells.scores(draw(cells, n_draws, rng))
-    errors = {name: _error_by_row(scores - all_scores["unfade"], cells.rows) for name, scores in all_scores.items()}
+    errors = {name: cells.error_by_row(scores - all_scores["unfade"]) for name, scores in all_scores.items()}
     return Comparison({name: float(s.mean()) for name, s in all_scores.items()}, errors, len(cells.rows))
-
-
-def _error_by_row(differences: np.ndarray, rows: np.ndarray) -> float:
-    """Standard error of the mean; cells of one row belong together."""
-    totals = np.bincount(rows, differences - differences.mean())
-    return float(np.sqrt((totals**2).sum()) / len(rows))
 
 
 def _marginals(cells: HeldOut, n_draws: int, rng: np.random.Generator) -> np.ndarray:
@@ -261,21 +237,24 @@ def _neighbours(cells: HeldOut, n_draws: int, rng: np.random.Generator, k: int =
     return drawn
 
 
-def _linear(cells: HeldOut, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Draws of a Gaussian fitted by expectation-maximisation, given the rest of the row."""
-    features, places = _features(cells), _places(cells)
-    mean, covariance = gaussian_em(features)
-    drawn = np.empty((n_draws, len(cells.rows)))
+def _linear(cells: HeldOut, n_draws: int, rng: np.random.Generator, most: int = 5000) -> np.ndarray:
+    """Draws of a factor analysis, given the rest of the row."""
+    features, places = torch.from_numpy(_features(cells)).float(), _places(cells)
+    obs = Observations(features.nan_to_num(), ~features.isnan())
+    some = torch.from_numpy(rng.permutation(len(features))[:most])
+    posterior = linear_posterior(factor_analysis(obs[some], torch.zeros(1), rounds=100), GaussianNoise())
+    normals = generator_normals(torch.Generator().manual_seed(int(rng.integers(2**31))))
+    rows, which = np.unique(cells.rows, return_inverse=True)
     sd, centre = np.nanstd(cells.seen, 0), np.nanmean(cells.seen, 0)
-    for i, (row, column) in enumerate(zip(cells.rows, cells.columns, strict=True)):
-        known, wanted = ~np.isnan(features[row]), places[column]
-        gain = np.linalg.solve(covariance[np.ix_(known, known)], covariance[np.ix_(known, wanted)]).T
-        middle = mean[wanted] + gain @ (features[row, known] - mean[known])
-        spread = covariance[np.ix_(wanted, wanted)] - gain @ covariance[np.ix_(known, wanted)]
-        root = np.linalg.cholesky(spread + 1e-9 * np.eye(len(wanted)))
-        values = middle + rng.normal(size=(n_draws, len(wanted))) @ root.T
-        drawn[:, i] = values.argmax(1) if len(wanted) > 1 else values[:, 0] * sd[column] + centre[column]
-    drawn[:, cells.discrete()[cells.columns]] = np.round(drawn[:, cells.discrete()[cells.columns]])
+    drawn = np.empty((n_draws, len(cells.rows)))
+    for start in range(0, len(rows), 100):
+        block = obs[torch.from_numpy(rows[start : start + 100])]
+        x = posterior.draw(block, n_draws, normals, posterior.latent(block)).numpy()
+        for i in np.nonzero((which >= start) & (which < start + 100))[0]:
+            column, values = cells.columns[i], x[:, which[i] - start, places[cells.columns[i]]]
+            drawn[:, i] = values.argmax(1) if values.shape[1] > 1 else values[:, 0] * sd[column] + centre[column]
+    named = cells.discrete()[cells.columns]
+    drawn[:, named] = np.round(drawn[:, named])
     return drawn
 
 
@@ -284,24 +263,6 @@ SIMPLE: dict[str, Callable[[HeldOut, int, np.random.Generator], np.ndarray]] = {
     "k nearest neighbours": _neighbours,
     "linear Gaussian": _linear,
 }
-
-
-def gaussian_em(table: np.ndarray, rounds: int = 30, ridge: float = 1e-3) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of a Gaussian from rows with holes (NaN), by expectation-maximisation."""
-    observed = ~np.isnan(table)
-    mean, covariance = np.nanmean(table, 0), np.diag(np.nanvar(table, 0) + ridge)
-    patterns, which = np.unique(observed, axis=0, return_inverse=True)
-    for _ in range(rounds):
-        filled, extra = np.where(observed, table, mean), np.zeros_like(covariance)
-        for number, known in enumerate(patterns):
-            rows = np.nonzero(which.ravel() == number)[0]
-            gain = np.linalg.solve(covariance[np.ix_(known, known)], covariance[known][:, ~known]).T
-            filled[np.ix_(rows, ~known)] = mean[~known] + (table[np.ix_(rows, known)] - mean[known]) @ gain.T
-            left = covariance[np.ix_(~known, ~known)] - gain @ covariance[np.ix_(known, ~known)]
-            extra[np.ix_(~known, ~known)] += len(rows) * left
-        mean = filled.mean(0)
-        covariance = np.cov(filled.T, bias=True).reshape(extra.shape) + extra / len(table) + ridge * np.eye(len(mean))
-    return mean, covariance
 
 
 def _places(cells: HeldOut) -> list[np.ndarray]:

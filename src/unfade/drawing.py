@@ -20,11 +20,17 @@ _LATENTS = {"cpu": 2**15, "cuda": 2**19}  # and as many z
 
 
 def draw_blocks(
-    posterior: PosteriorLVM | Ensemble | None, obs: Observations, rows: Tensor, draws: int, seed: int, refine: int = 0
+    posterior: PosteriorLVM | Ensemble | None,
+    obs: Observations,
+    rows: Tensor,
+    draws: int,
+    seed: int,
+    refine: int = 0,
+    widths: Tensor | None = None,
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of (which samples, draws of them (draws, samples in block, *event)), on the posterior's device.
 
-    rows: one key a sample.
+    rows: one key a sample; widths: by how much draws of each entry are made wider about their mean.
     """
 
     def work(model: Any, block: Observations, keys: Tensor, source: Any) -> Tensor:
@@ -32,7 +38,11 @@ def draw_blocks(
             model.draw(block, _DRAWS, KeyedNormals(seed, keys, first, stream=8), source)
             for first in range(0, draws, _DRAWS)
         ]
-        return torch.cat(chunks)[:draws]
+        x = torch.cat(chunks)[:draws]
+        if widths is None:
+            return x
+        mean = model.mean(block, _DRAWS, _mirrored(KeyedNormals(seed, keys, stream=9)), source)
+        return mean + widths.to(x.device) * (x - mean)
 
     if posterior is None:
         yield slice(0, len(obs)), obs.values.expand(draws, *obs.values.shape)

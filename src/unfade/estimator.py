@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from unfade import observations, storage
+from unfade.cells import HeldOut
 from unfade.corruption import Corruption, GaussianNoise
 from unfade.door import matched, model_space, with_limits
 from unfade.drawing import draw_blocks, mean_blocks
@@ -40,6 +41,7 @@ from unfade.recording import Recording, recording
 from unfade.spaces import ModelSpace
 from unfade.tables import Column, Container, open_container
 from unfade.training import History, OnStep, TrainingConfig
+from unfade.watching import widths
 
 
 class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -66,6 +68,9 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     members : "auto" or int
         Posteriors that are trained side by side and whose draws are taken in turn. "auto": with method "tae" four
         for tables of up to 64 columns (a category counts once for each of its values), else one.
+    recalibrate : bool
+        Whether draws are made wider (or narrower) about their mean, by as much as the cells that training held out ask
+        for: networks tend to be too sure. Categories and columns of a handful of values are left as they are.
     refine : "auto" or int
         Candidates of z that a draw is chosen from by its weight; 0 for plain draws.
     max_steps : int or None
@@ -94,6 +99,10 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     posterior_ : Ensemble
     space_ : ModelSpace
     histories_ : list of History, one a stage
+    widths_ : Tensor or None
+        By how much draws of each feature were made wider, (features,).
+    held_out_ : HeldOut or None
+        Observed cells that training held out, and draws of what would be observed there; None where it held out none.
 
     Examples
     --------
@@ -119,6 +128,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         limits: dict[Any, tuple[str, float]] | None = None,
         scaling: str | None = "variance",
         members: int | str = "auto",
+        recalibrate: bool = True,
         refine: int | str = "auto",
         max_steps: int | None = None,
         max_seconds: float | None = None,
@@ -136,6 +146,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.limits = limits
         self.scaling = scaling
         self.members = members
+        self.recalibrate = recalibrate
         self.refine = refine
         self.max_steps = max_steps
         self.max_seconds = max_seconds
@@ -181,6 +192,10 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.seed_, self.space_, self.posterior_, self.columns_ = seed, space, posterior, container.columns
         self.architecture_, self.histories_, self.interrupted_ = task.architecture, task.histories, task.interrupted
         self.noise_ = self._noise_in_units()
+        self.held_out_ = self._held_out(task, obs, container)
+        self.widths_ = None
+        if self.recalibrate and task.split is not None and task.predicted is not None:
+            self.widths_ = widths(task.split, task.predicted, space.fine)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -223,9 +238,23 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         draws = np.empty(shape, container.dtype) if out is None else out
         if draws.shape != shape or not np.issubdtype(draws.dtype, np.floating):
             raise InvalidData(f"out must hold floating-point numbers of shape {shape}, got {draws.dtype} {draws.shape}.")
-        drawn = partial(draw_blocks, draws=n_draws, seed=seed, refine=self._refine(refine))
+        drawn = partial(draw_blocks, draws=n_draws, seed=seed, refine=self._refine(refine), widths=self.widths_)
         self._fill(draws, obs, container, rows, drawn)
         return Draws(draws, container, container.reorder(obs.observed.numpy().astype(float)) == 1)
+
+    def diagnose(self, X: Any) -> Any:
+        """How far to trust what comes back, without the truth: verdicts in words. X: the data of the fit. Print it."""
+        from unfade.verdicts import diagnose
+
+        obs, _ = self._door(X, reset=False)
+        return diagnose(self, X, self.space_.enter(obs[:1000]).to(self._device()))
+
+    def report(self, path: str | os.PathLike[str], X: Any, draws: Draws | None = None) -> None:
+        """Write a page that says how far to trust what comes back: one HTML file that needs no network."""
+        from unfade.report import write_report
+
+        check_is_fitted(self)
+        write_report(self, X, path, draws)
 
     def compare(self, X: Any, n_draws: int = 50) -> Any:
         """The same settings beside simple methods, on observed cells that none has seen; fits once more. Print it."""
@@ -254,6 +283,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tensors = {"centre": space.scaling.centre, "scale": space.scaling.scale, "logged": space.scaling.logged}
         tensors |= {"modelled": space.modelled, "fill": space.fill, "whole": space.whole, "bounds": space.bounds}
         tensors |= {f"steps.{entry}": values for entry, values in space.steps.items()}
+        if self.widths_ is not None:
+            tensors["widths"] = self.widths_
         if posterior is not None:
             tensors |= {f"posterior.{name}": value.cpu() for name, value in posterior.state_dict().items()}
         meta = {
@@ -306,6 +337,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if meta["feature_names"]:
             rec.feature_names_in_ = np.asarray(meta["feature_names"], dtype=object)
         rec.noise_ = np.asarray(meta["noise"]) if isinstance(meta["noise"], list) else meta["noise"]
+        rec.widths_, rec.held_out_ = tensors.get("widths"), None
         rec.architecture_ = _from_json(Architecture, meta["architecture"])
         rec.histories_ = [History(**history) for history in meta["histories"]]
         state = {name.removeprefix("posterior."): value for name, value in tensors.items() if name.startswith("posterior.")}
@@ -444,6 +476,22 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 for first in range(0, len(drawn), 16):  # a few draws at a time: in double precision they take much more
                     said = self.space_.leave(drawn[first : first + 16], part[todo[where]], exact).numpy()
                     target[first : first + 16, todo[where].numpy()] = container.reorder(said)
+
+    def _held_out(self, task: Task, obs: Observations, container: Container) -> HeldOut | None:
+        """The cells that training held out, in the user's units, with draws of what would be observed there."""
+        split = task.split
+        if split is None or task.predicted is None:
+            return None
+        rows = split.rows.cpu()
+        hidden = self.space_.entries(split.held.observed.cpu()) & obs.observed[rows] & ~obs.within()[rows]
+        given = obs[rows].only(~hidden)
+        drawn = [self.space_.leave(part[None], given, self._exact())[0][hidden] for part in task.predicted]
+        seen = np.where(obs.observed, obs.values, np.nan).reshape(len(obs), -1)
+        where, columns = hidden.flatten(1).nonzero().T.numpy()
+        places = rows.numpy()[where]
+        values = seen[places, columns]
+        seen[places, columns] = np.nan
+        return HeldOut(places, columns, values, torch.stack(drawn).double().numpy(), seen, container.columns)
 
     def _exact(self) -> Tensor:
         """Which modelled entries are observed without noise, (features,)."""

@@ -163,3 +163,29 @@ def _as_arrow(table: Any) -> Any:
 
 def _as_array(table: Any) -> np.ndarray:
     return table if isinstance(table, np.ndarray) else np.stack([np.asarray(column) for column in table.columns], 1)
+
+
+def column_names(table: Any) -> list[str]:
+    """The names of the columns; of an array their numbers."""
+    return list(table.column_names) if not isinstance(table, np.ndarray) else [str(i) for i in range(table[0].size)]
+
+
+def count_missing(table: Any) -> int:
+    """How many cells are missing."""
+    from pyarrow import compute
+
+    if isinstance(table, np.ndarray):
+        return int(np.isnan(np.asarray(table, dtype=float)).sum())
+    return sum(compute.sum(compute.is_null(column, nan_is_null=True)).as_py() for column in table.columns)
+
+
+def long_table(draws: Any, names: list[str]) -> Any:
+    """Draws as a long table: draw, row, then the data's columns."""
+    import pyarrow as pa
+
+    parts = []
+    for number, table in enumerate(draws):
+        columns = table.columns if draws.columns is not None else list(table.reshape(len(table), -1).T)
+        rows = np.arange(len(table))
+        parts.append(pa.table([np.full(len(rows), number), rows, *columns], names=["draw", "row", *names]))
+    return pa.concat_tables(parts, promote_options="permissive")

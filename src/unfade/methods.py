@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torch import Tensor
+
 from unfade.conditionals import Gaussian
 from unfade.corruption import Corruption
 from unfade.errors import InvalidData
@@ -116,8 +118,8 @@ class Task:
     """What every recipe is given: the data and settings; and what became of them.
 
     refine: candidates that draws are chosen from, used where held-out cells are predicted. deadline: by
-    time.monotonic(); each stage takes its share of the time that is left. split, score: cells that were held out to
-    find how long to train, and how well they were predicted.
+    time.monotonic(); each stage takes its share of the time that is left. split, predicted: cells that were held out to
+    find how long to train, and draws of what would be observed there.
     """
 
     obs: Observations
@@ -132,7 +134,7 @@ class Task:
     histories: list[History] = field(default_factory=list)
     interrupted: bool = False
     split: Split | None = None
-    score: float = float("nan")
+    predicted: Tensor | None = None
 
     @property
     def features(self) -> int:
@@ -327,17 +329,26 @@ def fit_ensembles(name: str, tasks: Sequence[Task], settings: dict[str, Any], me
 
 def _linear_instead(task: Task, corruption: Corruption) -> list[PosteriorLVM] | None:
     """Linear models that take the place of networks, if they predict held-out cells nearly as well."""
-    if task.split is None or task.interrupted or corruption.categorical or len(task.obs) > LINEAR_ROWS:
+    split, by_networks = task.split, task.predicted
+    if split is None or by_networks is None or corruption.categorical or len(task.obs) > LINEAR_ROWS:
         return None
     noise, started = corruption.std.detach(), time.monotonic()
-    linear = linear_posterior(factor_analysis(task.split.seen, noise), corruption)
-    score = task.split.crps([linear] * 8, task.refine)  # more draws than of networks: fewer decide nothing
-    taken = score <= LINEAR_TOLERANCE * task.score
-    found = resampled_factors(task.obs, noise, LINEAR_MEMBERS, task.seed) if taken else []
+    linear = linear_posterior(factor_analysis(split.seen, noise), corruption)
+    linear_score = split.crps(split.predict([linear] * 8, task.refine))  # more draws than of networks: fewer decide nothing
+    score = split.crps(by_networks.to(noise.device))
+    taken = linear_score <= LINEAR_TOLERANCE * score
     which = "the linear model, not networks" if taken else "networks, not the linear model"
-    said = f"{which}: CRPS of held-out cells {score:.4f} by the linear model, {task.score:.4f} by networks"
+    said = f"{which}: CRPS of held-out cells {linear_score:.4f} by the linear model, {score:.4f} by networks"
+    found = []
+    if taken:
+
+        def fitted(obs: Observations) -> list[PosteriorLVM]:
+            every = resampled_factors(obs, noise, LINEAR_MEMBERS, task.seed)
+            return [linear_posterior(factors, copy.deepcopy(corruption)) for factors in every]
+
+        task.predicted, found = split.predict(fitted(split.seen)[:4], task.refine).cpu(), fitted(task.obs)
     task.histories.append(History(seconds=time.monotonic() - started, ended=said))
-    return [linear_posterior(factors, copy.deepcopy(corruption)) for factors in found]
+    return found
 
 
 def fit_many(name: str, tasks: Sequence[Task], settings: Sequence[dict[str, Any]]) -> list[PosteriorLVM]:
@@ -368,8 +379,8 @@ def _train(tasks: Sequence[Task], stages: Sequence[Stage]) -> None:
         histories = watched.histories
         for task in tasks:
             task.training = replace(task.training, steps=watched.steps)
-        for task, split, score in zip(tasks, watched.splits, watched.scores, strict=False):
-            task.split, task.score = split, score
+        for task, split, predicted in zip(tasks, watched.splits, watched.predicted, strict=False):
+            task.split, task.predicted = split, predicted
     else:
         histories = [[history] for history in train_many(runs, first.on_step)]
     for task, found in zip(tasks, histories, strict=True):

@@ -122,6 +122,12 @@ class Recording(Corruption):
         """Whether the level is being learned."""
         return self.noise.learned
 
+    def whole(self, mask: Tensor) -> Tensor:
+        """The values of a category go with its first."""
+        mask = mask.clone()
+        mask[..., self.members] = mask[..., self.members[:, :1]].expand(*mask.shape[:-1], *self.members.shape)
+        return mask
+
     def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:
         """Noise on the numbers; stepped features are recorded as the value they are nearest to."""
         noisy = self.noise.corrupt(clean, observed, normals).values

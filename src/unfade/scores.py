@@ -32,12 +32,19 @@ def energy_score(draws: Tensor, truth: Tensor, cells: Tensor) -> Tensor:
     return error - torch.cdist(chosen, chosen).sum((1, 2)) / (2 * m * (m - 1)) if m > 1 else error
 
 
-def covered(draws: Tensor, truth: Tensor, level: float) -> Tensor:
-    """Whether each truth lies inside the central interval of its draws (linear-interpolated quantiles)."""
+def central_interval(draws: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    """Ends of the central interval of draws, by linear-interpolated quantiles over the first axis."""
     place = (1 - level) / 2 * (len(draws) - 1)
     below, ordered = int(place), draws.sort(0).values
-    low = torch.lerp(ordered[below], ordered[min(below + 1, len(draws) - 1)], place - below)
-    high = torch.lerp(ordered[-1 - below], ordered[-1 - min(below + 1, len(draws) - 1)], place - below)
+    above = min(below + 1, len(draws) - 1)
+    low = torch.lerp(ordered[below], ordered[above], place - below)
+    high = torch.lerp(ordered[-1 - below], ordered[-1 - above], place - below)
+    return low, high
+
+
+def covered(draws: Tensor, truth: Tensor, level: float) -> Tensor:
+    """Whether each truth lies inside the central interval of its draws."""
+    low, high = central_interval(draws, level)
     return (truth >= low) & (truth <= high)
 
 

@@ -91,6 +91,13 @@ class ModelSpace:
         return len(self.numbers) + sum(self.levels.values())
 
     @property
+    def fine(self) -> Tensor:
+        """Which features take more than a handful of values, (features,)."""
+        coarse = {entry for entry, values in self.steps.items() if len(values) < 6 and entry not in self.limited}
+        numbers = [entry not in coarse for entry in self.numbers.tolist()]
+        return torch.tensor(numbers + [False] * (self.features - len(numbers)))
+
+    @property
     def plain(self) -> bool:
         """Whether every feature is a number that is seen as it is, or with noise."""
         return not (self.steps or self.levels)
@@ -153,6 +160,14 @@ class ModelSpace:
                     within = flat[:, entry].within()
                     end[:, feature] = torch.where(within, scaled.clamp(-FAR, FAR).float(), end[:, feature])
         return [low, high]
+
+    def entries(self, features: Tensor) -> Tensor:
+        """A mask of features (samples, features) as one of entries, (samples, *event)."""
+        mask = torch.zeros(len(features), len(self.modelled), dtype=torch.bool)
+        mask[:, self.numbers] = features[:, : len(self.numbers)]
+        for entry, (first, _) in zip(self.levels, self.groups, strict=True):
+            mask[:, entry] = features[:, first]
+        return mask.reshape(-1, *self.event_shape)
 
     def leave(self, values: Tensor, obs: Observations, exact: Tensor) -> Tensor:
         """Clean values (..., samples, features) in the user's units, (..., samples, *event).

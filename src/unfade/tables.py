@@ -119,6 +119,11 @@ def open_container(data: Any, columns: Sequence[Column] | None = None, kinds: di
     return array, Container(found, data, dtype)
 
 
+def take(data: Any, rows: np.ndarray) -> Any:
+    """Some rows of a table or array, in the same kind of container."""
+    return _named(data)[rows].to_native() if _is_frame(data) else data[rows]
+
+
 def detection_limits(data: Any, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray] | None:
     """Low and high ends of every cell, infinite where it is not limited; None where no column holds limits."""
     if not any(column.limits for column in columns):
@@ -166,6 +171,8 @@ def _found(series: Any, name: str, kind: str | None) -> Column:
     """What a column is, from its dtype and values, unless its kind is given."""
     if kind is not None and kind not in KINDS:
         raise InvalidData(f"Kinds of columns are {', '.join(KINDS)}; got {kind!r} for {name!r}.")
+    if kind == "excluded":  # whatever it holds
+        return Column(name, kind)
     column = _guessed(series, name)
     if kind in (None, column.kind):
         return column

@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unfade.corruption import Corruption
 from unfade.models import PosteriorLVM
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
-from unfade.scores import crps
+from unfade.scores import central_interval, coverage_due, crps
 from unfade.stepping import Trained
 from unfade.training import History, OnStep, Progress, Run, train_many
 
@@ -19,55 +20,80 @@ from unfade.training import History, OnStep, Progress, Run, train_many
 class Split:
     """Data without some of the observed cells, and up to 1,024 samples that have such cells, with what was held out.
 
-    seen: what is left of all samples; given, held: of those samples, what is left and what was held out.
+    seen: what is left of all samples; rows: those samples; given, held: what is left of them and what was held out.
     """
 
     seen: Observations
+    rows: Tensor
     given: Observations
     held: Observations
     seed: int
 
     @torch.no_grad()
-    def crps(self, posteriors: Sequence[PosteriorLVM], refine: int = 0) -> float:
-        """Mean CRPS of predictions of the held-out cells by all posteriors together, noise included."""
+    def predict(self, posteriors: Sequence[PosteriorLVM], refine: int = 0) -> Tensor:
+        """Draws of what would be observed, (draws, rows, *event): twenty by each posterior, noise included."""
         normals = generator_normals(torch.Generator(self.given.values.device).manual_seed(self.seed))
         parts, height = [], 64 if self.given.values.device.type == "cpu" else 1024
         for start in range(0, len(self.given), height):
-            y, target = self.given[start : start + height], self.held[start : start + height]
-            predicted = []
+            y, observed = self.given[start : start + height], self.held.observed[start : start + height]
+            drawn = []
             for posterior in posteriors:
                 x = posterior.draw(y, 20, normals, posterior.source(y, min(refine, 50), normals))
-                predicted.append(posterior.corruption.corrupt(x, target.observed, normals).values)
-            parts.append(crps(torch.cat(predicted), target.values)[target.observed])
-        return float(torch.cat(parts).mean())
+                drawn.append(posterior.corruption.corrupt(x, observed, normals).values)
+            parts.append(torch.cat(drawn))
+        return torch.cat(parts, 1)
+
+    def crps(self, predicted: Tensor) -> float:
+        """Mean CRPS of predictions of the held-out cells."""
+        return float(crps(predicted, self.held.values)[self.held.observed].mean())
 
 
-def hold_out(obs: Observations, seed: int) -> Split | None:
+def widths(split: Split, predicted: Tensor, fine: Tensor, level: float = 0.9, least: int = 100) -> Tensor:
+    """By how much draws of each feature must be wider about their mean for held-out cells to be covered as they should.
+
+    The quantile, over the cells of a feature, of their distance from the mean in half-widths of the central interval
+    (split conformal prediction); of all cells together where a feature has fewer than `least`. Never less than half or
+    more than twice as wide. Features that are not `fine` (categories, a handful of values) are left as they are.
+    """
+    held, values = (split.held.observed & fine.to(split.held.observed.device)).to(predicted.device), split.held.values
+    (low, high), share = central_interval(predicted, level), coverage_due(level, len(predicted))
+    far = (values.to(predicted.device) - predicted.mean(0)).abs() / ((high - low) / 2).clamp(min=1e-6)
+    found = torch.ones(len(fine))
+    if held.any():
+        common = far[held].quantile(share)
+        for j in fine.nonzero().flatten().tolist():
+            cells = far[held[:, j], j]
+            found[j] = cells.quantile(share) if len(cells) >= least else common
+    return found.clamp(0.5, 2.0)
+
+
+def hold_out(obs: Observations, seed: int, corruption: Corruption) -> Split | None:
     """Hold some observed cells out; None where that would leave nothing to see or nothing to predict.
 
     A tenth of them, or more where that would be fewer than a thousand, up to a quarter: scores of few cells are noise.
     """
     generator = torch.Generator(obs.values.device).manual_seed(seed)
     share = min(0.25, max(0.1, 1000 / max(1, int(obs.observed.sum()))))
-    held = obs.observed & (torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < share)
+    chosen = torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < share
+    held = obs.observed & corruption.whole(chosen)
     rows = held.any(1).nonzero().flatten()
     some = rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:1024]]
     seen = obs.only(~held)
     if not (len(rows) and seen.observed.any()):
         return None
-    return Split(seen, seen[some], obs[some].only(held[some]), seed)
+    return Split(seen, some, seen[some], obs[some].only(held[some]), seed)
 
 
 @dataclass(frozen=True)
 class Watched:
     """What became of runs: histories of both parts of each, the steps of both; and, where both were run, for each run the
-    cells that were held out and their score before training went on with all cells.
+    cells that were held out and how they were predicted before training went on with all cells.
     """
 
     histories: list[list[History]]
     steps: int
     splits: Sequence[Split] = ()
-    scores: Sequence[float] = ()
+    predicted: Sequence[Tensor] = ()
 
 
 def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None = None) -> Watched:
@@ -80,15 +106,18 @@ def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None =
     hundred steps at least: among fewer, scores of small tables are noise.
     """
     config, ensembles = runs[0].config, list({id(run.obs): run for run in runs}.values())
-    splits = {id(run.obs): split for run in ensembles if (split := hold_out(run.obs, run.seed))}
+    splits = {id(run.obs): split for run in ensembles if (split := hold_out(run.obs, run.seed, run.posterior.corruption))}
     if len(splits) < len(ensembles):
         return Watched([[history] for history in train_many(runs, on_step)], config.steps)
     trained = nn.ModuleList([Trained(run.posterior, run.objective) for run in runs])
     scores: dict[int, float] = {}
     states: dict[int, dict[str, Tensor]] = {}
 
+    def predict(run: Run) -> Tensor:
+        return splits[id(run.obs)].predict([other.posterior for other in runs if other.obs is run.obs], refine)
+
     def score(run: Run) -> float:
-        return splits[id(run.obs)].crps([other.posterior for other in runs if other.obs is run.obs], refine)
+        return splits[id(run.obs)].crps(predict(run))
 
     def watch(progress: Progress) -> bool:
         if progress.step < 1.25 * max(scores, default=0) and progress.step < progress.steps:
@@ -114,7 +143,7 @@ def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None =
         start = max(scores)
         best = start / 0.7
     trained.load_state_dict(states[start])
-    reached = {id(run.obs): score(run) for run in ensembles}
+    reached = {id(run.obs): predict(run).cpu() for run in ensembles}
     rest = max(min(100, config.steps), round(best - start))
     second = [
         replace(run, config=replace(run.config, steps=rest, decay=1.0, max_seconds=shares[1]), seed=run.seed + 1)

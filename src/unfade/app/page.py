@@ -1,0 +1,391 @@
+"""The page itself, a Streamlit script: three steps, data, settings, results. All it keeps is in the session's state."""
+
+import hmac
+import html
+import os
+import re
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+from PIL import Image
+from streamlit import runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from unfade.app import KEY_VARIABLE, RETURN_SECONDS
+from unfade.app.work import (
+    ENDINGS,
+    ColumnFacts,
+    Desk,
+    Job,
+    Loaded,
+    Result,
+    Settings,
+    close_when_left,
+    picture,
+    row_view,
+)
+from unfade.errors import UnfadeError
+
+KINDS = {
+    "number": "number",
+    "whole": "whole number",
+    "boolean": "yes or no",
+    "date": "date",
+    "ordered": "category with an order",
+    "category": "category",
+    "excluded": "left out, passes through",
+}
+NOISE = {
+    "none": "They are exact: keep them as they are",
+    "learn": "They carry noise: find out how much, one level for all columns",
+    "learn-by-column": "They carry noise: find out how much, column by column",
+    "number": "They carry noise, and I know how much",
+}
+MOST_BARS = 40
+STYLE = """
+<style>
+.block-container { max-width: 1160px; padding-top: 2.2rem; padding-bottom: 5rem; }
+.unfade-bars { display: grid; grid-template-columns: minmax(5rem, max-content) auto 1fr 3.4rem; gap: .35rem .9rem;
+  align-items: center; font-size: .92rem; }
+.unfade-bars .name { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; max-width: 14rem; font-weight: 600; }
+.unfade-bars .kind { opacity: .65; white-space: nowrap; }
+.unfade-bars .bar { height: .65rem; border-radius: .35rem; background: rgba(128, 138, 148, .2); overflow: hidden; }
+.unfade-bars .bar div { height: 100%; background: #2f6f8f; border-radius: .35rem; }
+.unfade-bars .share { text-align: right; font-variant-numeric: tabular-nums; }
+.unfade-facts { display: flex; flex-wrap: wrap; gap: .4rem 2.4rem; margin: .2rem 0 1rem; }
+.unfade-facts b { display: block; font-size: 1.45rem; font-weight: 600; line-height: 1.3; }
+.unfade-facts span { opacity: .7; font-size: .88rem; }
+@media (max-width: 640px) {
+  .block-container { padding-left: 1rem; padding-right: 1rem; padding-top: 2rem; }
+  .unfade-bars { grid-template-columns: minmax(3rem, 6.5rem) auto 1fr 2.8rem; gap: .35rem .6rem; font-size: .85rem; }
+  .unfade-facts { gap: .4rem 1.6rem; }
+  .unfade-facts b { font-size: 1.2rem; }
+}
+</style>
+"""
+
+
+def main() -> None:
+    """The whole page, from top to bottom."""
+    st.set_page_config(page_title="unfade", page_icon=icon(), layout="wide")
+    st.html(STYLE)
+    st.title("unfade", anchor=False)
+    if not admitted():
+        st.error("This page needs its key. Open the address that unfade printed when it was started, all of it.")
+        st.stop()
+    st.markdown(
+        "Fills the holes of a table or of images, takes noise away, and says how sure it is of every value. "
+        "Your data stay on this computer."
+    )
+    desk = own_desk()
+    with st.container(border=True):
+        loaded = data_step(desk)
+    if loaded is None:
+        return
+    busy = desk.job is not None and desk.job.running
+    with st.container(border=True):
+        settings = settings_step(loaded, busy)
+        if st.button("Fill and clean", type="primary", disabled=busy or settings is None) and settings is not None:
+            desk.start(settings)
+            st.rerun()
+    if desk.job is not None:
+        with st.container(border=True):
+            results_step(loaded, desk.job)
+
+
+def icon() -> Image.Image:
+    """A square that fades; Streamlit would fetch icons that it has names for from the internet."""
+    fading = np.linspace(0, 1, 32)[None, :, None]
+    colours = (1 - fading) * np.array([47, 111, 143]) + fading * np.array([226, 234, 239])
+    return Image.fromarray(np.broadcast_to(colours, (32, 32, 3)).astype(np.uint8))
+
+
+def admitted() -> bool:
+    """Whether the address holds the key."""
+    key, given = os.environ.get(KEY_VARIABLE, ""), str(st.query_params.get("key", ""))
+    return bool(key) and hmac.compare_digest(given.encode(), key.encode())
+
+
+def plain(text: str) -> str:
+    """Text of the data or of a message, so that it is shown as it is: nothing in it is taken for markup."""
+    return re.sub(r"([\\`*_{}\[\]()#+\-.!|~$<>&:])", r"\\\1", " ".join(text.split()))
+
+
+def own_desk() -> Desk:
+    """What this session has; it is closed some time after the browser has gone."""
+    desk: Desk | None = st.session_state.get("desk")
+    if desk is None or desk.closed:
+        desk = st.session_state.desk = Desk()
+        context, server = get_script_run_ctx(), runtime.get_instance()
+        session = context.session_id if context is not None else ""
+        close_when_left(
+            desk,
+            alive=lambda: server.is_active_session(session),
+            closed=lambda: server.uploaded_file_mgr.remove_session_files(session),
+            patience=RETURN_SECONDS + 30,
+        )
+    return desk
+
+
+def data_step(desk: Desk) -> Loaded | None:
+    """Step 1: a file comes in, and what is in it is shown."""
+    st.subheader("1 · Data", anchor=False)
+    upload = st.file_uploader(
+        "A table (CSV, Parquet, Feather) or an array of images (.npy, .npz). Empty cells and NaN are missing.",
+        type=sorted({ending.rpartition(".")[2] for ending in ENDINGS}),
+    )
+    if upload is None:
+        desk.clear()
+        return None
+    if desk.file != upload.file_id:
+        with st.spinner("Reading the file"):
+            desk.take(upload.file_id, upload.name, upload.getbuffer())
+    if desk.problem:
+        st.error(plain(desk.problem))
+    if desk.loaded is not None:
+        show_data(desk.loaded)
+    return desk.loaded
+
+
+def show_data(loaded: Loaded) -> None:
+    """How much there is, what is missing, and the first rows."""
+    across = f"{len(loaded.columns):,}" if loaded.columns else " × ".join(map(str, loaded.event_shape))
+    show_facts(
+        {
+            "rows" if loaded.columns else "images": f"{loaded.rows:,}",
+            "columns" if loaded.columns else "pixels each": across,
+            "missing cells": f"{loaded.missing:,} ({percent(loaded.missing / loaded.cells if loaded.cells else 0.0)})",
+        }
+    )
+    if not loaded.columns:
+        show_images(loaded)
+        return
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown("**What is missing**")
+        show_bars(loaded.columns, loaded.rows)
+    with right:
+        st.markdown("**The first rows**")
+        st.dataframe(frame(loaded.part(0, 50)), height=min(320, 36 * (min(50, loaded.rows) + 1) + 2), hide_index=False)
+    for column in loaded.columns:
+        if column.problem:
+            st.warning(plain(column.problem))
+
+
+def show_facts(facts: dict[str, str]) -> None:
+    """A few numbers in a line, each with what it is."""
+    cells = "".join(
+        f"<div><b>{html.escape(value)}</b><span>{html.escape(name)}</span></div>" for name, value in facts.items()
+    )
+    st.html(f'<div class="unfade-facts">{cells}</div>')
+
+
+def show_bars(columns: tuple[ColumnFacts, ...], rows: int) -> None:
+    """The share that is missing, a bar a column; of many columns the emptiest."""
+    shown = columns
+    if len(columns) > MOST_BARS:
+        shown = tuple(sorted(columns, key=lambda column: -column.missing)[:MOST_BARS])
+    lines = "".join(bar(column, column.missing / rows) for column in shown)
+    st.html(f'<div class="unfade-bars">{lines}</div>')
+    if len(shown) < len(columns):
+        st.caption(f"The {MOST_BARS} emptiest of {len(columns):,} columns.")
+
+
+def bar(column: ColumnFacts, share: float) -> str:
+    """A line of the picture: name, kind, bar, share."""
+    name, kind = html.escape(column.name), KINDS[column.kind].split(",")[0]
+    return (
+        f'<div class="name" title="{name}">{name}</div><div class="kind">{kind}</div>'
+        f'<div class="bar"><div style="width: {100 * share:.1f}%"></div></div><div class="share">{percent(share)}</div>'
+    )
+
+
+def percent(share: float) -> str:
+    """A share in words, never rounded to nothing or to all of it."""
+    if 0 < share < 0.01:
+        return "< 1 %"
+    return "> 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+
+
+def show_images(loaded: Loaded) -> None:
+    """The first images; what is missing is blue."""
+    if len(loaded.event_shape) == 2:
+        first = np.asarray(loaded.part(0, 8), dtype=float)
+        low, high = (0.0, 1.0) if np.isnan(first).all() else (float(np.nanmin(first)), float(np.nanmax(first)))
+        show_pictures([(f"row {i}", picture(image, low, high, 110)) for i, image in enumerate(first)])
+        st.caption("The first images; missing pixels are blue.")
+
+
+def show_pictures(pictures: list[tuple[str, np.ndarray]]) -> None:
+    """Pictures side by side, with their names."""
+    with st.container(horizontal=True):
+        for name, image in pictures:
+            st.image(image, caption=name)
+
+
+def frame(table: Any) -> pd.DataFrame:
+    """A part of the data as Streamlit shows it."""
+    return pd.DataFrame(table) if isinstance(table, np.ndarray) else table.to_pandas()
+
+
+def settings_step(loaded: Loaded, busy: bool) -> Settings | None:
+    """Step 2: what a person says about the data. None while something is still to be said."""
+    st.subheader("2 · Settings", anchor=False)
+    st.caption("All of them can stay as they are.")
+    left, right = st.columns(2, gap="medium")
+    with left:
+        choice = st.radio(
+            "How exact are the values that are there?", list(NOISE), format_func=lambda kind: NOISE[kind], disabled=busy
+        )
+        noise: float | str | None = {"none": None, "number": 0.0}.get(choice, choice)
+        if choice == "number":
+            noise = st.number_input(
+                "Standard deviation of the noise, in the units of the data",
+                min_value=0.0, value=None, placeholder="such as 0.3", format="%.6g", disabled=busy,
+            )  # fmt: skip
+        kinds = choose_kinds(loaded.columns, busy) if not isinstance(loaded.table, np.ndarray) else {}
+    with right:
+        draws = st.number_input(
+            "Number of draws", min_value=1, max_value=1000, value=20, disabled=busy,
+            help="Complete versions of the data, each as likely as the others. Where they differ, nobody can be sure.",
+        )  # fmt: skip
+    first, second = right.columns(2)
+    seed = first.number_input(
+        "Seed", min_value=0, max_value=2**32 - 1, value=0, disabled=busy, help="The same seed gives the same results."
+    )
+    seconds = second.number_input(
+        "Time limit in seconds", min_value=1, max_value=86_400, value=None, placeholder="none", disabled=busy,
+        help="The longest that learning may take. Without a limit it ends when it no longer helps.",
+    )  # fmt: skip
+    if choice == "number" and noise is None:
+        st.info("Say how large the noise is.")
+        return None
+    return Settings(noise, kinds, int(draws), int(seed), None if seconds is None else float(seconds))
+
+
+def choose_kinds(columns: tuple[ColumnFacts, ...], busy: bool) -> dict[str, str]:
+    """Kinds of columns that are not as found."""
+    found = {column.name: column for column in columns}
+    wrong = st.multiselect(
+        "Columns whose kind was not found rightly", list(found), default=[c.name for c in columns if c.problem],
+        placeholder="None: all are right", disabled=busy, help="What was found is written beside the bars above.",
+    )  # fmt: skip
+    chosen: dict[str, str] = {}
+    for name in wrong:
+        chosen[name] = st.selectbox(
+            f"{plain(name)} is a", list(KINDS), index=list(KINDS).index(found[name].kind),
+            format_func=lambda kind: KINDS[kind], disabled=busy,
+        )  # fmt: skip
+    return {name: kind for name, kind in chosen.items() if kind != found[name].kind or found[name].problem}
+
+
+def results_step(loaded: Loaded, job: Job) -> None:
+    """Step 3: how far it is, then what came of it."""
+    st.subheader("3 · Results", anchor=False)
+    if job.running:
+        watch()
+    elif job.result is not None:
+        for notice in job.notices:
+            st.info(plain(notice))
+        show_result(loaded, job.result)
+    else:
+        st.error(plain(job.error or "There is no result."))
+
+
+@st.fragment(run_every=1.0)
+def watch() -> None:
+    """A bar that moves by itself, and a way out."""
+    desk = own_desk()
+    if desk.job is None or not desk.job.running:
+        st.rerun()
+    else:
+        status = desk.job.status
+        st.progress(status.share, text=str(status))
+        if st.button("Cancel"):
+            desk.stop()
+            st.rerun()
+
+
+def show_result(loaded: Loaded, result: Result) -> None:
+    """Facts, files, report, rows."""
+    show_facts(
+        {
+            "cells filled": f"{loaded.missing - result.left:,}",
+            "still missing": f"{result.left:,}",
+            **noise_facts(result),
+            "time taken": f"{result.seconds:.0f} s" if result.seconds < 90 else f"{result.seconds / 60:.0f} min",
+        }
+    )
+    with st.container(horizontal=True):
+        offer("Clean data", result.clean, f"{loaded.stem}-clean{loaded.ending}", primary=True)
+        offer(f"{result.settings.draws} draws", result.draws, f"{loaded.stem}-draws.parquet")
+        offer("Report", result.report, f"{loaded.stem}-report.html")
+    report, row = st.tabs(["Report", "One row"])
+    with report:
+        if result.report is None:
+            st.markdown("There is no report of these data.")
+        else:
+            st.iframe(boxed(result.report.read_text(encoding="utf-8")), height=900, alt="Report")
+    with row:
+        show_row(loaded, result)
+
+
+def noise_facts(result: Result) -> dict[str, str]:
+    """The noise level, where there is one for all."""
+    level = result.recoverer.noise_
+    if result.settings.noise is None or isinstance(level, np.ndarray) or level is None:
+        return {}
+    return {"noise (standard deviation)": f"{level:.3g}"}
+
+
+def offer(what: str, path: Any, name: str, primary: bool = False) -> None:
+    """A button that gives a file, where there is one."""
+    if path is not None:
+        kind: Literal["primary", "secondary"] = "primary" if primary else "secondary"
+        st.download_button(what, path.read_bytes, file_name=name, on_click="ignore", type=kind, icon=":material/download:")
+
+
+def boxed(report: str) -> str:
+    """The report in a frame that can neither reach this page nor the network."""
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; font-src data:"
+    return (
+        f'<!doctype html><meta http-equiv="Content-Security-Policy" content="{policy}; frame-src \'self\'">'
+        "<style>html, body, iframe { margin: 0; border: 0; width: 100%; height: 100%; display: block; }</style>"
+        f'<iframe title="Report" sandbox="allow-scripts" srcdoc="{html.escape(report)}"></iframe>'
+    )
+
+
+@st.fragment
+def show_row(loaded: Loaded, result: Result) -> None:
+    """The draws of any row, and what they say of its cells."""
+    row = st.number_input(
+        "Row, counted from 0", min_value=0, max_value=loaded.rows - 1, value=0, help="As in the file of draws.", width=260
+    )
+    try:
+        view = row_view(loaded, result, int(row))
+    except UnfadeError as error:
+        st.error(plain(str(error)))
+        return
+    if view.pictures:
+        show_pictures(view.pictures)
+    if not view.cells:
+        return
+    cells = pd.DataFrame(
+        {
+            "column": [cell.column for cell in view.cells],
+            "as it came": [cell.came for cell in view.cells],
+            "clean": [cell.clean for cell in view.cells],
+            "likely values": [cell.likely for cell in view.cells],
+            "what was done": [cell.became for cell in view.cells],
+        }
+    )
+    st.dataframe(cells, hide_index=True)
+    st.caption("Likely values: nine draws in ten lie between these two; of categories, how often each is drawn.")
+    st.markdown(f"**Its {len(view.draws)} draws**")
+    st.dataframe(pd.DataFrame(view.draws).rename_axis("draw"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,518 @@
+"""What the page does with data, without the page: read a file, say what is in it, fit and draw in a thread."""
+
+import shutil
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unfade.draws import Draws
+from unfade.errors import DataNotice, InvalidData, InvalidFile, UnfadeError
+from unfade.estimator import Recoverer
+from unfade.files import column_names, count_missing, long_table, read_table, write_table
+from unfade.tables import open_container
+from unfade.training import Progress
+
+ENDINGS = (".csv", ".csv.gz", ".parquet", ".feather", ".npy", ".npz")
+AT_ONCE = 2000  # rows between two looks at whether the work was cancelled
+MOST_NUMBERS = 200_000_000  # draws times cells that are kept in memory
+
+
+class Cancelled(Exception):
+    """The person does not want the result any more."""
+
+
+class Folder:
+    """A temporary folder that only its owner can read; deleted with this object, at the latest when Python ends."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="unfade-"))  # made with mode 0700
+        self.delete = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """A column as it came: its kind as found, how many cells are missing, and why it cannot be used, if so."""
+
+    name: str
+    kind: str
+    missing: int
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A file that was read. columns: of a table; empty for images."""
+
+    name: str
+    ending: str
+    table: Any
+    columns: tuple[ColumnFacts, ...]
+    cells: int
+    missing: int
+
+    @property
+    def rows(self) -> int:
+        """How many samples there are."""
+        return len(self.table)
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of a sample."""
+        return tuple(self.table.shape[1:])
+
+    @property
+    def stem(self) -> str:
+        """The file's name without its ending."""
+        return self.name[: -len(self.ending)] or "data"
+
+    def part(self, start: int, count: int) -> Any:
+        """Some rows, in the kind of container the data came in."""
+        is_array = isinstance(self.table, np.ndarray)
+        return self.table[start : start + count] if is_array else self.table.slice(start, count)
+
+
+def load(name: str, content: bytes | memoryview, folder: Path) -> Loaded:
+    """Read a file that a person gave, as `unfade recover` does. Whatever is wrong with it is one InvalidFile."""
+    name = Path(name.replace("\\", "/")).name
+    ending = max((e for e in ENDINGS if name.lower().endswith(e)), key=len, default=None)
+    if ending is None:
+        raise InvalidFile(f"{name}: expected a name that ends in {', '.join(ENDINGS)}.")
+    path = folder / f"data{ending}"
+    path.write_bytes(content)
+    try:
+        return _described(name, ending, read_table(path))
+    except UnfadeError as error:
+        raise InvalidFile(one_line(error).replace(str(path), name)) from None
+    except MemoryError:
+        raise InvalidFile(f"{name} does not fit into memory. Give a part of its rows or columns.") from None
+    except Exception as error:  # readers of files raise whatever they like
+        raise InvalidFile(f"Cannot read {name}: {one_line(error)}. Expected a valid {ending} file.") from None
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _described(name: str, ending: str, table: Any) -> Loaded:
+    if isinstance(table, np.ndarray):
+        holes = np.isnan(np.asarray(table, dtype=float))
+        by_column = holes.sum(0) if table.ndim == 2 else ()
+        columns = tuple(ColumnFacts(str(i), "number", int(count)) for i, count in enumerate(by_column))
+        return Loaded(name, ending, table, columns, holes.size, int(holes.sum()))
+    columns = tuple(_facts(table, column) for column in table.column_names)
+    return Loaded(name, ending, table, columns, len(table) * len(columns), sum(c.missing for c in columns))
+
+
+def _facts(table: Any, name: str) -> ColumnFacts:
+    from pyarrow import compute
+
+    missing = compute.sum(compute.is_null(table.column(name), nan_is_null=True)).as_py()
+    try:
+        (column,) = open_container(table.select([name]))[1].columns
+    except UnfadeError as error:
+        return ColumnFacts(name, "excluded", missing, one_line(error))
+    except TypeError:  # lists and the like
+        problem = f"Column {name!r} holds {table.schema.field(name).type}, which cannot be filled: it is left out."
+        return ColumnFacts(name, "excluded", missing, problem)
+    return ColumnFacts(name, column.kind, missing)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a person chose. seconds: the longest that learning may take, or None."""
+
+    noise: float | str | None = None
+    kinds: dict[str, str] = field(default_factory=dict)
+    draws: int = 20
+    seed: int = 0
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far the work is. share: of what `words` name; seconds_left: as far as it can be said."""
+
+    words: str
+    share: float = 0.0
+    seconds_left: float | None = None
+    at_most: bool = False
+
+    def __str__(self) -> str:
+        if self.seconds_left is None:
+            return self.words
+        left = f"{self.seconds_left:.0f} s" if self.seconds_left < 90 else f"{self.seconds_left / 60:.0f} min"
+        return f"{self.words} · {'at most' if self.at_most else 'about'} {left} left"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it; files lie in the folder of the session."""
+
+    recoverer: Recoverer
+    settings: Settings
+    clean: Path
+    draws: Path | None
+    report: Path | None
+    left: int
+    seconds: float
+
+
+class Job:
+    """A fit, its draws and its report, in a thread of their own. It is cancelled when nobody holds the job any more."""
+
+    def __init__(self, loaded: Loaded, settings: Settings, folder: Folder):
+        self._worker = Worker(loaded, settings, folder)
+        weakref.finalize(self, self._worker.cancelled.set)
+        self._worker.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether there is something to wait for."""
+        return self._worker.is_alive()
+
+    @property
+    def status(self) -> Status:
+        """How far it is."""
+        return self._worker.now()
+
+    @property
+    def error(self) -> str | None:
+        """Why there is no result, in one sentence."""
+        return self._worker.error
+
+    @property
+    def result(self) -> Result | None:
+        """What came of it, once it is there."""
+        return self._worker.result
+
+    @property
+    def notices(self) -> list[str]:
+        """What is worth knowing."""
+        return list(dict.fromkeys(self._worker.notices))
+
+    def cancel(self) -> None:
+        """Ask it to stop, and do not wait."""
+        self._worker.cancelled.set()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until it has ended."""
+        self._worker.join(seconds)
+
+
+class Worker(threading.Thread):
+    """The thread of a job."""
+
+    def __init__(self, loaded: Loaded, settings: Settings, folder: Folder):
+        super().__init__(name="unfade-work", daemon=True)
+        self.loaded, self.settings, self.folder = loaded, settings, folder
+        self.cancelled = threading.Event()
+        self.status = Status("Getting ready")
+        self.notices: list[str] = []
+        self.error: str | None = None
+        self.result: Result | None = None
+        self._began, self._part, self._step = time.monotonic(), 1, 0
+
+    def run(self) -> None:
+        """All of the work; an error becomes a sentence."""
+        hear_notices()
+        try:
+            self.result = self._worked()
+        except Cancelled:
+            self.error = "Cancelled."
+        except (UnfadeError, DataNotice) as error:
+            self.error = one_line(error)
+        except MemoryError:
+            self.error = "There is not enough memory. Ask for fewer draws, or give a part of the data."
+        except Exception as error:
+            if self.cancelled.is_set():  # its folder may be gone
+                self.error = "Cancelled."
+                return
+            traceback.print_exc()
+            self.error = f"Unexpected {type(error).__name__}: {one_line(error)}"
+
+    def _worked(self) -> Result:
+        loaded, settings = self.loaded, self.settings
+        if loaded.cells * settings.draws > MOST_NUMBERS:
+            most = max(1, MOST_NUMBERS // loaded.cells)
+            raise InvalidData(
+                f"{settings.draws} draws of {loaded.cells:,} cells are too many here. Ask for at most {most}."
+            )
+        rec = Recoverer(
+            noise=settings.noise,
+            kinds=settings.kinds or None,
+            max_seconds=settings.seconds,
+            random_state=settings.seed,
+            verbose=0,
+        ).fit(loaded.table, on_step=self.on_step)
+        self._check()
+        clean = self._cleaned(rec)
+        draws = self._drawn(rec)
+        self.status = Status("Writing the files and the report", 1.0)
+        target = Path(tempfile.mkdtemp(prefix="result-", dir=self.folder.path))
+        write_table(clean, target / f"clean{loaded.ending}")
+        self._check()
+        drawn = self._without_it("draws file", self._write_draws, draws, target / "draws.parquet")
+        self._check()
+        report = self._without_it("report", self._write_report, rec, draws, target / "report.html")
+        self._check()
+        left, seconds = count_missing(clean), time.monotonic() - self._began
+        return Result(rec, settings, target / f"clean{loaded.ending}", drawn, report, left, seconds)
+
+    def on_step(self, progress: Progress) -> None:
+        """What the fit tells."""
+        self._check()
+        if progress.step <= self._step:
+            self._part += 1
+        self._step = progress.step
+        words = f"Learning from the data, part {self._part}: step {progress.step:,} of at most {progress.steps:,}"
+        self.status = Status(words, min(1.0, progress.step / progress.steps), progress.seconds_left, at_most=True)
+
+    def now(self) -> Status:
+        """How far it is at this moment: by the clock while it learns and has a limit, else as it was told last."""
+        told, limit, passed = self.status, self.settings.seconds, time.monotonic() - self._began
+        if limit is None or not (told.at_most or self._step == 0):
+            return told
+        return Status(told.words, min(1.0, passed / limit), max(0.0, limit - passed), at_most=True)
+
+    def _check(self) -> None:
+        if self.cancelled.is_set():
+            raise Cancelled
+
+    def _parts(self, words: str) -> Iterator[tuple[int, Any]]:
+        """The rows, some at a time, and how far that is; a row's results do not hang on its part."""
+        began, rows = time.monotonic(), self.loaded.rows
+        for start in range(0, rows, AT_ONCE):
+            self._check()
+            left = (time.monotonic() - began) * (rows - start) / start if start else None
+            self.status = Status(words, start / rows, left)
+            yield start, self.loaded.part(start, AT_ONCE)
+
+    def _cleaned(self, rec: Recoverer) -> Any:
+        """The same as `rec.transform`, with looks at whether it was cancelled."""
+        _, container = open_container(self.loaded.table, rec.columns_)
+        parts = [open_container(rec.transform(part), rec.columns_)[0] for _, part in self._parts("Filling and cleaning")]
+        return container.wrap(np.concatenate(parts))
+
+    def _drawn(self, rec: Recoverer) -> Draws:
+        """The same as `rec.sample`, likewise."""
+        _, container = open_container(self.loaded.table, rec.columns_)
+        parts = [
+            rec.sample(part, self.settings.draws, seed=self.settings.seed, row_ids=range(start, start + len(part)))
+            for start, part in self._parts("Making draws")
+        ]
+        observed = np.concatenate([part.observed for part in parts if part.observed is not None])
+        return Draws(np.concatenate([part.values for part in parts], 1), container, observed)
+
+    def _without_it(self, what: str, write: Callable[..., None], *given: Any) -> Path | None:
+        """Write a file; where that cannot be done, say so and go on: the clean data are there."""
+        try:
+            write(*given)
+        except UnfadeError as error:
+            self.notices.append(f"There is no {what}: {one_line(error)}")
+            return None
+        except Exception as error:
+            traceback.print_exc()
+            self.notices.append(f"There is no {what}: unexpected {type(error).__name__}, {one_line(error)}.")
+            return None
+        return given[-1]
+
+    def _write_draws(self, draws: Draws, path: Path) -> None:
+        names = column_names(self.loaded.table)
+        if taken := sorted({"draw", "row"} & set(names)):
+            raise InvalidData(f"it needs the names draw and row for itself, but the data have {taken}. Rename them.")
+        write_table(long_table(draws, names), path)
+
+    def _write_report(self, rec: Recoverer, draws: Draws, path: Path) -> None:
+        rec.report(path, self.loaded.table, draws=draws)
+
+
+class Desk:
+    """All that one session has: its folder, its data, its job. Nothing of it is anywhere else."""
+
+    def __init__(self) -> None:
+        self.folder = Folder()
+        self.file = ""  # by which the page knows the upload
+        self.loaded: Loaded | None = None
+        self.problem = ""
+        self.job: Job | None = None
+
+    def take(self, file: str, name: str, content: bytes | memoryview) -> None:
+        """Read an upload in place of what was there; `problem` says why it cannot be used."""
+        self.clear()
+        self.file = file
+        try:
+            self.loaded = load(name, content, self.folder.path)
+        except UnfadeError as error:
+            self.problem = str(error)
+
+    def start(self, settings: Settings) -> None:
+        """Begin anew, without the results that were there."""
+        self.stop()
+        if self.loaded is not None:
+            self.job = Job(self.loaded, settings, self.folder)
+
+    def stop(self) -> None:
+        """Cancel what runs, and drop results."""
+        if self.job is not None:
+            self.job.cancel()
+        self.job = None
+        for old in self.folder.path.glob("result-*"):
+            shutil.rmtree(old, ignore_errors=True)
+
+    def clear(self) -> None:
+        """Drop data and results."""
+        self.stop()
+        self.file, self.loaded, self.problem = "", None, ""
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.clear()
+        self.folder.delete()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return not self.folder.delete.alive
+
+
+def close_when_left(desk: Desk, alive: Callable[[], bool], closed: Callable[[], None], patience: float) -> threading.Thread:
+    """Close a desk once its session has been away for so many seconds; then tell `closed`."""
+
+    def look() -> None:
+        seen = time.monotonic()
+        while time.monotonic() - seen < patience:
+            time.sleep(min(5.0, patience / 4))
+            if alive():
+                seen = time.monotonic()
+        desk.close()
+        closed()
+
+    thread = threading.Thread(target=look, name="unfade-look", daemon=True)
+    thread.start()
+    return thread
+
+
+def end_all() -> None:
+    """Cancel what still runs in this process, and give it some seconds to end."""
+    workers = [thread for thread in threading.enumerate() if isinstance(thread, Worker)]
+    for worker in workers:
+        worker.cancelled.set()
+    for worker in workers:
+        worker.join(5)
+
+
+def hear_notices() -> None:
+    """Notices go to the job in whose thread they come up, and to no other; Python's own recorder is not safe for that."""
+    warnings.simplefilter("always", DataNotice)
+    if getattr(warnings.showwarning, "__name__", "") == "to_its_job":
+        return
+    before = warnings.showwarning
+
+    def to_its_job(message: Any, category: Any, *where: Any, **more: Any) -> None:
+        thread = threading.current_thread()
+        if not isinstance(thread, Worker):
+            before(message, category, *where, **more)
+        elif issubclass(category, DataNotice):
+            thread.notices.append(one_line(message))
+
+    warnings.showwarning = to_its_job
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a row: as it came, what became of it, its clean value, and where the draws of it lie."""
+
+    column: str
+    came: str
+    became: str
+    clean: str
+    likely: str
+
+
+@dataclass(frozen=True)
+class RowView:
+    """A row and its draws. For images `cells` is empty and `pictures` has what to show, with names."""
+
+    draws: list[dict[str, Any]]
+    cells: list[Cell]
+    pictures: list[tuple[str, np.ndarray]]
+
+
+BECAME = {"observed": "as it came", "denoised": "cleaned", "imputed": "filled in", "missing": "still missing"}
+
+
+def row_view(loaded: Loaded, result: Result, row: int) -> RowView:
+    """The draws of one row, the same as in the file of draws, and what they say of its cells."""
+    part, rec = loaded.part(row, 1), result.recoverer
+    draws = rec.sample(part, result.settings.draws, seed=result.settings.seed, row_ids=[row])
+    clean = rec.transform(part)
+    if not loaded.columns:
+        return RowView([], [], _pictures(part, clean, draws))
+    low, high = draws.interval(0.9)
+    changes = draws.changes()[0]
+    records = [_record(each) for each in (part, clean, low, high)]
+    discrete = {column.name for column in rec.columns_ or () if column.discrete}
+    cells = []
+    for i, facts in enumerate(loaded.columns):
+        came, value, least, largest = (record[facts.name] for record in records)
+        likely = ""
+        if changes[i] in ("imputed", "denoised"):
+            likely = _likeliest(draws, facts.name) if facts.name in discrete else f"{words(least)} to {words(largest)}"
+        became = "passed through" if _passes(rec, i) else BECAME[changes[i]]
+        cells.append(Cell(facts.name, words(came), became, words(value), likely))
+    return RowView([_record(draw) for draw in draws], cells, [])
+
+
+def _passes(rec: Recoverer, column: int) -> bool:
+    return rec.columns_ is not None and rec.columns_[column].kind == "excluded"
+
+
+def _likeliest(draws: Draws, column: str, most: int = 3) -> str:
+    shares, values = draws.probabilities(column)
+    order = np.argsort(-shares[0], kind="stable")[:most]
+    return ", ".join(f"{words(values[i])} {shares[0, i]:.0%}" for i in order if shares[0, i] > 0)
+
+
+def _record(table: Any) -> dict[str, Any]:
+    """The only row of a table, by column."""
+    if isinstance(table, np.ndarray):
+        return {str(i): float(value) for i, value in enumerate(table[0])}
+    return dict(table.to_pylist()[0])
+
+
+def _pictures(part: Any, clean: Any, draws: Draws) -> list[tuple[str, np.ndarray]]:
+    if part[0].ndim != 2:
+        return []
+    shown = [("as it came", part[0]), ("recovered", clean[0])]
+    shown += [(f"draw {i}", draws.values[i, 0]) for i in range(min(6, len(draws)))]
+    low, high = np.nanmin(draws.values), np.nanmax(draws.values)
+    return [(name, picture(array, low, high)) for name, array in shown]
+
+
+def picture(array: np.ndarray, low: float, high: float, size: int = 160) -> np.ndarray:
+    """Grey levels (height, width, 3) of about this size; what is missing is blue."""
+    grey = np.clip((array - low) / ((high - low) or 1.0), 0, 1)
+    colours = np.where(np.isnan(grey)[..., None], [120, 160, 210], 255 * np.nan_to_num(grey)[..., None])
+    times = max(1, size // max(array.shape))
+    return np.kron(colours, np.ones((times, times, 1))).astype(np.uint8)
+
+
+def words(value: Any) -> str:
+    """A value as text; nothing where it is missing."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def one_line(error: Any) -> str:
+    """A message without line breaks."""
+    return " ".join(str(error).split())

@@ -1,0 +1,92 @@
+"""Recovering in engines for many machines: one function from Arrow to Arrow, and an adapter for each engine.
+
+The draws of a row hang on its number in a column, so they are the same in any partition and on any worker.
+"""
+
+import os
+import tempfile
+import warnings
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from unfade.errors import DataNotice, InvalidData, InvalidFile
+from unfade.estimator import Recoverer
+from unfade.streaming import recovered, with_refine
+
+
+class BatchRecoverer:
+    """A function that recovers Arrow tables; it travels as the bytes of a saved model, which a worker reads once."""
+
+    def __init__(self, model: bytes, draws: int, seed: int, id_column: str | None, refine: int | str | None):
+        self.model, self.draws, self.seed, self.id_column, self.refine = model, draws, seed, id_column, refine
+
+    def __call__(self, batch: pa.Table | pa.RecordBatch) -> pa.Table:
+        """The posterior mean of the batch; or, where draws are wanted, all of them, with their number in `draw`."""
+        table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+        if self.draws and "draw" in table.column_names:
+            raise InvalidData("Draws need the name draw for themselves, but the table has such a column. Rename it.")
+        name = self.id_column if self.id_column is None else self._checked(table)
+        if not len(table):
+            return table.add_column(0, "draw", pa.array([], pa.int64())) if self.draws else table
+        rec, rows = with_refine(_loaded(self.model), self.refine), np.zeros(len(table), int)
+        if name is not None:
+            rows = table[name].to_numpy()
+        aside = name is not None and all(column.name != name for column in rec.columns_ or ())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataNotice)  # once for each batch would be too often
+            data = table.drop_columns([name]) if aside else table
+            parts = recovered(rec, data, self.draws, self.seed, rows, clean=not self.draws)
+        found = parts["draws.parquet" if self.draws else "clean.parquet"]
+        if not aside:
+            return found
+        ids = pa.chunked_array(table[name].chunks * max(1, self.draws))
+        return found.add_column(table.column_names.index(name) + bool(self.draws), table.schema.field(name), ids)
+
+    def _checked(self, table: pa.Table) -> str:
+        name = str(self.id_column)
+        if name not in table.column_names:
+            raise InvalidData(f"Expected a column {name!r} with row numbers, found {table.column_names[:10]}. Add it.")
+        kind = table.schema.field(name).type
+        if not pa.types.is_integer(kind) or table[name].null_count:
+            raise InvalidData(f"Expected a whole number for each row in column {name!r}, got {kind} or empty cells.")
+        return name
+
+
+def recover_batch(
+    model: Recoverer | str | os.PathLike[str],
+    draws: int = 0,
+    seed: int = 0,
+    id_column: str | None = None,
+    refine: int | str | None = None,
+) -> BatchRecoverer:
+    """A function from an Arrow table or record batch to a recovered Arrow table, for any engine.
+
+    draws: 0 gives the posterior mean; else all draws one below another, their number in a first column `draw`.
+    id_column: holds a whole number for each row, on which its draws hang; it need not have been there at fit. refine: in
+    place of the estimator's.
+    """
+    if not isinstance(draws, (int, np.integer)) or draws < 0:
+        raise InvalidData(f"draws must be a whole number of at least 0, got {draws!r}.")
+    if draws and id_column is None:
+        raise InvalidData("Draws need id_column, a column of row numbers: without it they would hang on partitions.")
+    if isinstance(model, Recoverer):
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(Path(folder) / "model")
+            content = (Path(folder) / "model").read_bytes()
+    elif Path(model).is_file():
+        content = Path(model).read_bytes()
+    else:
+        raise InvalidFile(f"Expected a model file at {model}, found none. Check the path, or save a model first.")
+    return BatchRecoverer(content, int(draws), int(seed), id_column, refine)
+
+
+@lru_cache(maxsize=4)
+def _loaded(content: bytes) -> Recoverer:
+    """The model of a saved file's bytes; a worker reads it once."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        path.write_bytes(content)
+        return Recoverer.load(path)

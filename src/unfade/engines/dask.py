@@ -1,0 +1,37 @@
+"""Dask: `recover(frame, "model.unfade", draws=20, id_column="row")` gives a dask frame of the recovered rows."""
+
+import os
+from typing import Any
+
+import numpy as np
+
+from unfade.engines import BatchRecoverer, recover_batch
+from unfade.estimator import Recoverer
+
+
+def recover(
+    frame: Any,
+    model: Recoverer | str | os.PathLike[str],
+    draws: int = 0,
+    seed: int = 0,
+    id_column: str | None = None,
+    refine: int | str | None = None,
+) -> Any:
+    """Recover a `dask.dataframe`, partition by partition; its index stays, and is repeated for each draw."""
+    function = recover_batch(model, draws, seed, id_column, refine)
+    return frame.map_partitions(_recover, function, meta=_recover(frame._meta.iloc[:0], function))
+
+
+def _recover(part: Any, function: BatchRecoverer) -> Any:
+    """One partition, a pandas frame; columns keep their dtypes."""
+    import pyarrow as pa
+
+    found = function(pa.Table.from_pandas(part, preserve_index=False)).to_pandas()
+    found = found.astype({name: kind for name, kind in part.dtypes.items() if not _wider(found[name].dtype, kind)})
+    found.index = part.index.take(np.tile(np.arange(len(part)), max(1, function.draws)))
+    return found
+
+
+def _wider(found: Any, kind: Any) -> bool:
+    """Whether values came that the column's dtype does not hold: fractions among whole numbers."""
+    return bool(getattr(found, "kind", "") == "f" and getattr(kind, "kind", "") in "iu")

@@ -1,0 +1,370 @@
+"""How far to trust a recovery, without the truth: verdicts in words, each with the number behind it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+
+from unfade.cells import HeldOut
+from unfade.diagnostics import ColumnNoise, Comparison, column_noise, compare_cells, held_out
+from unfade.linear import LinearEncoder
+from unfade.models import Ensemble
+from unfade.observations import Observations
+from unfade.training import History
+
+COLLAPSED = 0.7  # spread below which draws have collapsed
+_LEAST = 20  # cells of a column from which something can be said about it
+_CHANCE = 0.05  # of a false alarm among all columns
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One thing that was checked. level: "green", "amber" or "red"; number: what it hangs on; todo: what helps."""
+
+    what: str
+    level: str
+    says: str
+    number: float
+    todo: str = ""
+
+    def __str__(self) -> str:
+        return f"[{self.level:5}] {self.what}: {self.says}" + (f" {self.todo}" if self.todo else "")
+
+
+@dataclass(frozen=True)
+class ColumnCheck:
+    """Held-out cells of a column: how many, the share within their 90 % intervals, and what chance explains."""
+
+    column: str
+    cells: int
+    coverage: float
+    low: float
+    high: float
+    crps: float
+
+    @property
+    def finding(self) -> str:
+        """In a word or two."""
+        if self.coverage < self.low:
+            return "too sure"
+        return "too unsure" if self.coverage > self.high else "as it should be"
+
+
+@dataclass(frozen=True)
+class MissingLink:
+    """Cells of `column` go missing more often where `other` is high (shift > 0) or low; shift: in sds of `other`."""
+
+    column: str
+    other: str
+    shift: float
+    z: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What can be said without the truth, most worrying first."""
+
+    verdicts: tuple[Verdict, ...]
+    cells: HeldOut
+    columns: tuple[ColumnCheck, ...]
+    simple: Comparison
+    links: tuple[MissingLink, ...]
+    noise: tuple[ColumnNoise, ...]
+
+    @property
+    def level(self) -> str:
+        """The worst of all."""
+        return max((verdict.level for verdict in self.verdicts), key=("green", "amber", "red").index)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.verdicts))
+
+
+def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
+    """Look at a fitted recoverer and the data it was fitted on; entered: some of them, as its networks see them.
+
+    Uses the observed cells that training held out; where it held out none (a fixed number of steps, a model from a
+    file), a clone is fitted to the data with a tenth of the cells hidden.
+    """
+    cells = recoverer.held_out_
+    if cells is None:
+        cells = held_out(clone(recoverer), X, seed=recoverer.seed_)
+    cells = widened(cells, recoverer)
+    simple, columns = compare_cells(cells, seed=recoverer.seed_), check_columns(cells)
+    links = missing_links(cells)
+    noise = tuple(column_noise(cells, recoverer.noise_)) if _noisy(recoverer) else ()
+    verdicts = [
+        _calibration(cells),
+        _collapse(cells, recoverer.noise_),
+        _by_column(columns),
+        _against_simple(simple),
+        _convergence(recoverer.histories_),
+        _missingness(links),
+        _enough(cells),
+        *_noise(noise),
+        *_latents(recoverer.posterior_, entered),
+        *_localisation(recoverer.histories_, (recoverer.settings or {}).get("C", 10.0)),
+    ]
+    order = ("red", "amber", "green")
+    return Diagnosis(tuple(sorted(verdicts, key=lambda v: order.index(v.level))), cells, columns, simple, links, noise)
+
+
+def widened(cells: HeldOut, recoverer: Any) -> HeldOut:
+    """Cells as they would be drawn, with the widths that the recoverer learned from others of them.
+
+    Cells are halved by rows: each half is widened as the other asks for. What is said of them is then not what they
+    were fitted to say.
+    """
+    if recoverer.widths_ is None or not len(cells.numbers()):
+        return cells
+    draws = cells.draws.copy()
+    half, number = cells.rows % 2 == 0, ~cells.discrete()[cells.columns]
+    for mine, other in ((half, ~half), (~half, half)):
+        if (other & number).any():
+            where = mine & number
+            centre = draws[:, where].mean(0)
+            draws[:, where] = centre + width_of(cells.only(other & number)) * (draws[:, where] - centre)
+    return HeldOut(cells.rows, cells.columns, cells.values, draws, cells.seen, cells.kinds)
+
+
+def width_of(cells: HeldOut, level: float = 0.9) -> float:
+    """By how much draws must be wider about their mean for these cells to be covered as they should."""
+    low, high = np.quantile(cells.draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    far = np.abs(cells.values - cells.draws.mean(0)) / np.maximum((high - low) / 2, 1e-9 * cells.units())
+    return float(np.clip(np.quantile(far, cells.due(level)), 0.5, 2.0))
+
+
+def spread(cells: HeldOut) -> float:
+    """How wide draws are for how far off they are: 1 where they are right, less where they are too narrow.
+
+    The mean, over the central 50 % and 90 %, of the share that is covered over the share that is due. Draws at half
+    their spread have 0.59; draws from one of two equal modes 0.5; single guesses 0.
+    """
+    return float(np.mean([cells.covered(level).mean() / cells.due(level) for level in (0.5, 0.9)]))
+
+
+def spread_beneath_noise(cells: HeldOut, noise: Any, seed: int = 0) -> tuple[float, float]:
+    """The same for the clean values beneath the noise, which hides how narrow draws are: the ratio of their sd to the
+    error that noise does not explain; and the most that chance allows it to be (rows drawn again, 97.5 %).
+    """
+    levels = np.broadcast_to(np.ravel(noise), cells.seen.shape[1:])[cells.columns] / cells.units()
+    m = len(cells.draws)
+    own = (cells.draws / cells.units()).var(0, ddof=1) - levels**2
+    error = ((cells.values - cells.draws.mean(0)) / cells.units()) ** 2 * m / (m + 1) - levels**2
+    rows = np.unique(cells.rows, return_inverse=True)[1]
+    sums = np.stack([np.bincount(rows, part) for part in (own, error)])
+    rng = np.random.default_rng(seed)
+    again = np.stack([sums[:, rng.integers(0, sums.shape[1], sums.shape[1])].sum(1) for _ in range(400)])
+    ratios = [np.sqrt(max(a, 0.0) / e) if e > 0 else np.inf for a, e in (sums.sum(1), *again)]
+    return float(ratios[0]), float(np.quantile(ratios[1:], 0.975))
+
+
+def collapsed(cells: HeldOut, noise: Any = None) -> bool:
+    """Whether draws have collapsed: far too narrow for how far off they are. noise: its sd, one number or one a column."""
+    numbers = cells.numbers()
+    if not len(numbers):
+        return False
+    hidden = noise is not None and np.any(np.asarray(noise) > 0) and spread_beneath_noise(numbers, noise)[1] < COLLAPSED
+    return bool(hidden) or spread(numbers) < COLLAPSED
+
+
+def _collapse(cells: HeldOut, noise: Any) -> Verdict:
+    numbers = cells.numbers()
+    if not len(numbers):
+        return Verdict("spread of draws", "green", "there are no numbers to judge it by.", float("nan"))
+    found = spread(numbers)
+    if collapsed(cells, noise):
+        if found >= COLLAPSED:
+            found = spread_beneath_noise(numbers, noise)[0]
+        says = f"draws have collapsed: they hold {found:.0%} of the spread that held-out cells ask for."
+        return Verdict("spread of draws", "red", says, found, "Do not use intervals; fit again by method 'tae'.")
+    says = f"draws are as wide as their errors ask for ({found:.0%})."
+    if found < 0.85:
+        says = f"draws are narrow: {found:.0%} of what held-out cells ask for."
+        return Verdict("spread of draws", "amber", says, found, "Widen intervals, or fit with recalibrate=True.")
+    return Verdict("spread of draws", "green", says, found)
+
+
+def _calibration(cells: HeldOut, level: float = 0.9) -> Verdict:
+    numbers = cells.numbers()
+    if not len(numbers):
+        return Verdict("90 % intervals", "green", "there are no numbers to judge them by.", float("nan"))
+    inside, due = numbers.covered(level), numbers.due(level)
+    share, error = float(inside.mean()), numbers.error_by_row(inside.astype(float))
+    says = f"hold {share:.1%} of {len(numbers)} held-out cells where {due:.1%} is due (chance: {2 * error:.1%})."
+    off = max(0.0, abs(share - due) - 2 * error)
+    if off <= 0.03:
+        return Verdict("90 % intervals", "green", says, share)
+    todo = (
+        "They are too narrow: widen them."
+        if share < due
+        else "They are too wide: they can be believed, with room to spare."
+    )
+    return Verdict("90 % intervals", "red" if share < due and off > 0.1 else "amber", says, share, todo)
+
+
+def check_columns(cells: HeldOut, level: float = 0.9) -> tuple[ColumnCheck, ...]:
+    """Coverage of each column of numbers, with bands that chance leaves in one of twenty tables."""
+    inside, scores, found = cells.covered(level), cells.scores(), []
+    named = cells.discrete()
+    counted = [j for j in np.unique(cells.columns) if not named[j] and (cells.columns == j).sum() >= _LEAST]
+    z = NormalDist().inv_cdf(1 - _CHANCE / 2 / max(1, len(counted)))
+    for j in counted:
+        here, due = cells.columns == j, cells.due(level)
+        band = z * np.sqrt(due * (1 - due) / here.sum())
+        found.append(
+            ColumnCheck(cells.name(j), int(here.sum()), float(inside[here].mean()), due - band, min(1.0, due + band),
+                        float(scores[here].mean()))
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _by_column(columns: Sequence[ColumnCheck]) -> Verdict:
+    off = [column for column in columns if column.finding != "as it should be"]
+    if not off:
+        says = f"intervals of all {len(columns)} columns with {_LEAST} held-out cells or more cover as chance explains."
+        return Verdict("column by column", "green", says, 0.0)
+    worst = sorted(off, key=lambda column: abs(column.coverage - (column.low + column.high) / 2), reverse=True)[:5]
+    listed = "; ".join(f"{c.column} {c.finding} ({c.coverage:.0%} for {(c.low + c.high) / 2:.0%})" for c in worst)
+    narrow = any(column.finding == "too sure" for column in off)
+    todo = "Trust intervals of these columns less." if narrow else ""
+    return Verdict("column by column", "amber", f"{len(off)} of {len(columns)} are off: {listed}.", float(len(off)), todo)
+
+
+def _against_simple(simple: Comparison) -> Verdict:
+    (_, score), *others = simple.scores.items()
+    name, best = min(others, key=lambda pair: pair[1])
+    gain = 1 - score / best if best > 0 else 0.0
+    how = f"{abs(gain):.0%} {'better' if gain >= 0 else 'worse'}"
+    says = f"held-out cells are predicted {how} than by {name}, the best simple method."
+    if best + 2 * simple.errors[name] < score:
+        return Verdict("beside simple methods", "red", says, gain, f"Use {name}, or give the fit more steps.")
+    if best - 2 * simple.errors[name] <= score:
+        says = f"{says[:-1]}, which chance may explain."
+        return Verdict("beside simple methods", "amber", says, gain, "A simple method may do.")
+    return Verdict("beside simple methods", "green", says, gain)
+
+
+def _convergence(histories: Sequence[History]) -> Verdict:
+    stages = [history for history in histories if history.steps]
+    if not stages:
+        return Verdict("training", "green", "there was nothing to train.", float("nan"))
+    short = [h for h in stages if h.interrupted or h.ended.startswith("out of time")]
+    if short:
+        says = f"was cut short: {short[0].ended}."
+        return Verdict("training", "amber", says, float(stages[-1].steps[-1]), "Give it more time.")
+    values = next(iter(stages[0].terms.values()), [])
+    rise = _late_rise(values)
+    total = sum(history.steps[-1] for history in stages)
+    if stages[0].ended == "ran all steps" and rise > 0.02:
+        says = f"took all {total} steps and was still rising ({rise:.0%} of its rise came in the last fifth)."
+        return Verdict("training", "amber", says, rise, "Give it more: training=TrainingConfig(steps=20000).")
+    says = f"took {total} steps and had levelled out ({rise:.0%} of its rise came in the last fifth)."
+    return Verdict("training", "green", says, rise)
+
+
+def _late_rise(values: Sequence[float]) -> float:
+    """The share of the rise of a curve, from its first tenth on, that came in its last fifth."""
+    v = np.asarray(values, dtype=float)
+    if len(v) < 10:
+        return 0.0
+    first, before, last = v[len(v) // 10], np.mean(v[-len(v) * 2 // 5 : -len(v) // 5]), np.mean(v[-len(v) // 5 :])
+    return float(np.clip((last - before) / max(last - first, 1e-12), 0.0, 1.0)) if last > first else 0.0
+
+
+def missing_links(cells: HeldOut) -> tuple[MissingLink, ...]:
+    """Which columns' cells go missing more often where another column is high or low, beyond chance at one in a hundred.
+
+    Compares the means of the other column where this one is seen and where it is missing (Welch's statistic).
+    """
+    table, found = cells.seen.copy(), []
+    table[cells.rows, cells.columns] = cells.values  # those were observed
+    table = table[np.random.default_rng(0).permutation(len(table))[:20_000]]
+    missing = np.isnan(table)
+    candidates = [j for j in range(table.shape[1]) if _LEAST <= missing[:, j].sum() <= len(table) - _LEAST][:200]
+    others = [k for k in range(table.shape[1]) if not cells.discrete()[k] and np.nanstd(table[:, k]) > 0][:200]
+    bar = NormalDist().inv_cdf(1 - 0.01 / 2 / max(1, len(candidates) * len(others)))
+    for j in candidates:
+        gone, there = table[missing[:, j]][:, others], table[~missing[:, j]][:, others]
+        counts = [np.maximum((~np.isnan(part)).sum(0), 1) for part in (gone, there)]
+        with np.errstate(invalid="ignore"):
+            means = [np.nansum(part, 0) / n for part, n in zip((gone, there), counts, strict=True)]
+            variances = [np.nansum((part - m) ** 2, 0) / np.maximum(n - 1, 1) / n
+                         for part, m, n in zip((gone, there), means, counts, strict=True)]  # fmt: skip
+            z = (means[0] - means[1]) / np.sqrt(np.maximum(sum(variances), 1e-300))
+        for i, k in enumerate(others):
+            if k != j and min(c[i] for c in counts) >= _LEAST and abs(z[i]) > bar:
+                shift = (means[0][i] - means[1][i]) / np.nanstd(table[:, k])
+                found.append(MissingLink(cells.name(j), cells.name(k), float(shift), float(z[i])))
+    return tuple(sorted(found, key=lambda link: -abs(link.z)))
+
+
+def _missingness(links: Sequence[MissingLink]) -> Verdict:
+    if not links:
+        says = "whether a cell is missing has nothing to do with the columns that were seen, as far as can be told."
+        return Verdict("why cells are missing", "green", says, 0.0)
+    one = links[0]
+    says = (
+        f"{one.column!r} is missing more often where {one.other!r} is {'high' if one.shift > 0 else 'low'} "
+        f"(by {abs(one.shift):.2f} sd; {len(links)} such pairs). The draws allow for that; they cannot allow for cells "
+        "that are missing because of what they hold themselves."
+    )
+    return Verdict(
+        "why cells are missing", "amber", says, float(len(links)), "Try draws.shifted() to see what would change."
+    )
+
+
+def _enough(cells: HeldOut) -> Verdict:
+    count = len(cells)
+    says = f"what is said here rests on {count} held-out cells."
+    if count < 200:
+        return Verdict("evidence", "amber", says, float(count), "That is little: take verdicts as hints.")
+    return Verdict("evidence", "green", says, float(count))
+
+
+def _noisy(recoverer: Any) -> bool:
+    return recoverer.noise_ is not None and bool(np.any(np.asarray(recoverer.noise_) > 0))
+
+
+def _noise(noise: Sequence[ColumnNoise]) -> list[Verdict]:
+    if not noise:
+        return []
+    lost = [str(column.column) for column in noise if not column.told]
+    if not lost:
+        says = "each column's level can be told, as other columns explain a part of it."
+        return [Verdict("noise", "green", says, 0.0)]
+    listed = ", ".join(lost[:5]) + (" and others" if len(lost) > 5 else "")
+    says = (
+        f"{len(lost)} of {len(noise)} columns are hardly explained by others, so that their noise cannot be told from what "
+        f"they are: {listed}."
+    )
+    return [Verdict("noise", "amber", says, float(len(lost)), "State their noise, if you know it.")]
+
+
+def _latents(posterior: Ensemble | None, entered: Observations) -> list[Verdict]:
+    """How many latent variables carry something about the sample; networks only."""
+    if posterior is None or isinstance(posterior.each[0].encoder, LinearEncoder):
+        return []
+    with torch.no_grad():
+        means = posterior.each[0].latent(entered).base_dist.loc
+    active, count = int((means.var(0) > 0.01).sum()), means.shape[-1]
+    says = f"{active} of {count} latent variables carry something about a row."
+    if active == 0:
+        todo = "The model ignores what is seen: fit longer, or by method 'tae'."
+        return [Verdict("latent variables", "red", says, 0.0, todo)]
+    return [Verdict("latent variables", "green", says, float(active))]
+
+
+def _localisation(histories: Sequence[History], target: float) -> list[Verdict]:
+    """How far the paper's localisation term stands from its target."""
+    terms = [np.subtract(history.terms["R"], history.terms["Q"]) for history in histories if "R" in history.terms]
+    if not terms or not len(terms[-1]):
+        return []
+    last = float(np.mean(terms[-1][-5:]))
+    says = f"the localisation term stands at {last:.1f} for a target of {target:g}."
+    off = abs(last - target) > 0.5 * abs(target)
+    return [Verdict("localisation", "amber" if off else "green", says, last, "Change lam or C." if off else "")]

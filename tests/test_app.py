@@ -1,0 +1,407 @@
+import gc
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from unfade import Recoverer
+from unfade.app import serve, work
+from unfade.app.work import Folder, Job, Settings, load
+from unfade.errors import InvalidData, InvalidFile
+from unfade.files import read_table, write_table
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+QUICK = Settings(draws=3, seed=1, seconds=1.0)
+
+
+def mixed_table(rows=120):
+    """Four columns with holes, one of them text."""
+    rng = np.random.default_rng(0)
+    depth = rng.normal(10, 3, rows)
+    columns = {
+        "depth": depth.round(4),
+        "heat": (2 * depth + rng.normal(size=rows)).round(4),
+        "salt, g": rng.gamma(2.0, 5.0, rows).round(4),
+        "town": np.where(depth > 10, "Oslo", "Bergen <b>").astype(object),
+    }
+    holes = {name: rng.random(rows) < 0.2 for name in columns}
+    return pa.table({name: pa.array(values, mask=holes[name]) for name, values in columns.items()})
+
+
+def content(table, tmp_path, name):
+    write_table(table, tmp_path / name)
+    return (tmp_path / name).read_bytes()
+
+
+@pytest.fixture
+def folder():
+    return Folder()
+
+
+@pytest.fixture
+def loaded(tmp_path, folder):
+    return load("towns.csv", content(mixed_table(), tmp_path, "in.csv"), folder.path)
+
+
+@pytest.fixture
+def report(monkeypatch):
+    def write(rec, path, X, draws=None):
+        Path(path).write_text(f"<!doctype html><p>{len(draws)} draws of {len(X)} rows</p>")
+
+    monkeypatch.setattr(Recoverer, "report", write, raising=False)
+
+
+def fast(monkeypatch, steps=20):
+    """Fits of a fixed, small number of steps: equal from run to run."""
+    monkeypatch.setattr(work, "Recoverer", lambda **settings: Recoverer(**{**settings, "max_steps": steps}))
+
+
+def finished(job):
+    job.wait(120)
+    assert not job.running
+    return job
+
+
+def test_a_file_is_described(loaded):
+    assert (loaded.name, loaded.ending, loaded.stem, loaded.rows) == ("towns.csv", ".csv", "towns", 120)
+    assert [(c.name, c.kind) for c in loaded.columns] == [
+        ("depth", "number"), ("heat", "number"), ("salt, g", "number"), ("town", "category"),
+    ]  # fmt: skip
+    assert loaded.missing == sum(c.missing for c in loaded.columns) == sum(c.null_count for c in mixed_table().columns)
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("a.csv", b""),
+        ("a.csv", b"x,y\n"),
+        ("a.csv", b"1,2\n3,4\n"),
+        ("a.csv", b"a,b\n1,2,3\n4\n"),
+        ("a.csv", b"\xff\xfe\x00\x01" * 40),
+        ("a.csv.gz", b"no gzip"),
+        ("a.parquet", b"PAR1 and no more"),
+        ("a.feather", b"text"),
+        ("a.npy", b"\x93NUMPY"),
+        ("a.npz", b"PK\x03\x04 broken"),
+        ("a.xlsx", b"PK"),
+        ("../../a.csv", b""),
+    ],
+)
+def test_a_bad_file_is_one_sentence(name, bad, folder):
+    with pytest.raises(InvalidFile) as caught:
+        load(name, bad, folder.path)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert Path(name).name in said
+    assert str(folder.path) not in said
+    assert not list(folder.path.iterdir())
+
+
+def test_a_column_of_lists_is_told(tmp_path, folder):
+    table = pa.table({"a": [1.5, None, 2.5], "b": [[1], [2], None]})
+    (_, b) = load("a.parquet", content(table, tmp_path, "in.parquet"), folder.path).columns
+    assert b.kind == "excluded"
+    assert "list" in b.problem
+
+
+def test_folders_are_private_and_go_with_their_owner():
+    folder = Folder()
+    path = folder.path
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    (path / "x").write_text("secret")
+    del folder
+    gc.collect()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_results_are_those_of_the_estimator(ending, tmp_path, folder, report, monkeypatch):
+    monkeypatch.setattr(work, "AT_ONCE", 50)  # rows come in three parts
+    fast(monkeypatch)
+    loaded = load(f"towns{ending}", content(mixed_table(), tmp_path, f"in{ending}"), folder.path)
+    job = finished(Job(loaded, Settings(noise="learn-by-column", draws=3, seed=1), folder))
+    result = job.result
+    assert job.error is None
+    assert result.left == 0
+    rec = Recoverer(noise="learn-by-column", max_steps=20, random_state=1, verbose=0).fit(loaded.table)
+    write_table(rec.transform(loaded.table), tmp_path / f"expected{ending}")
+    assert result.clean.read_bytes() == (tmp_path / f"expected{ending}").read_bytes()
+    draws = rec.sample(loaded.table, 3, seed=1)
+    long = read_table(result.draws)
+    assert long.column_names == ["draw", "row", *loaded.table.column_names]
+    assert long.drop(["draw", "row"]).to_pylist() == [row for table in draws for row in table.to_pylist()]
+    assert result.report.read_text() == "<!doctype html><p>3 draws of 120 rows</p>"
+    assert not list(Path(result.clean).parent.glob("*.draft*"))
+
+
+def test_a_row_and_its_draws(loaded, folder, report, monkeypatch):
+    fast(monkeypatch)
+    result = finished(Job(loaded, Settings(draws=4), folder)).result
+    long = read_table(result.draws).to_pylist()
+    row = next(i for i in range(120) if mixed_table()["town"][i].as_py() is None)
+    view = work.row_view(loaded, result, row)
+    assert view.draws == [{k: r[k] for k in loaded.table.column_names} for r in long if r["row"] == row]
+    town = view.cells[3]
+    assert (town.column, town.came, town.became) == ("town", "", "filled in")
+    assert town.clean in ("Oslo", "Bergen <b>")
+    assert "%" in town.likely
+    known = next(c for c in view.cells if c.came)
+    assert (known.became, known.likely, known.clean) == ("as it came", "", known.came)
+
+
+def test_images(tmp_path, folder, report, monkeypatch):
+    fast(monkeypatch)
+    images = np.random.default_rng(0).random((30, 4, 4))
+    images[::3, 1] = np.nan
+    loaded = load("i.npy", content(images, tmp_path, "i.npy"), folder.path)
+    assert (loaded.columns, loaded.event_shape, loaded.missing) == ((), (4, 4), 40)
+    result = finished(Job(loaded, Settings(draws=2), folder)).result
+    clean = read_table(result.clean)
+    assert np.array_equal(clean[~np.isnan(images)], images[~np.isnan(images)])
+    assert np.isfinite(clean).all()
+    view = work.row_view(loaded, result, 0)
+    assert [name for name, _ in view.pictures] == ["as it came", "recovered", "draw 0", "draw 1"]
+    assert view.pictures[0][1].shape == (160, 160, 3)
+
+
+def test_a_wrong_setting_is_a_sentence(loaded, folder):
+    job = finished(Job(loaded, Settings(kinds={"town": "number"}), folder))
+    assert job.result is None
+    assert job.error.startswith("Column 'town' cannot be of kind 'number'")
+    assert "too many" in finished(Job(loaded, Settings(draws=10**9), folder)).error
+
+
+def test_without_a_draws_file_the_rest_is_there(tmp_path, folder, report, monkeypatch):
+    fast(monkeypatch)
+    table = pa.table({"row": [1.5, 2.25, None, 4.5] * 8, "b": [None, 1.1, 2.2, 3.3] * 8})
+    loaded = load("a.csv", content(table, tmp_path, "in.csv"), folder.path)
+    job = finished(Job(loaded, Settings(draws=2), folder))
+    assert job.result.draws is None
+    assert job.result.clean.is_file()
+    assert ["names draw and row" in notice for notice in job.notices] == [True]
+
+
+def test_without_a_report_the_rest_is_there(loaded, folder, monkeypatch):
+    fast(monkeypatch)
+    monkeypatch.setattr(Recoverer, "report", lambda *given, **more: 1 / 0, raising=False)
+    job = finished(Job(loaded, Settings(draws=2), folder))
+    assert job.result.report is None
+    assert job.result.draws.is_file()
+    assert job.notices == ["There is no report: unexpected ZeroDivisionError, division by zero."]
+
+
+@pytest.mark.filterwarnings("always::unfade.errors.DataNotice")
+def test_notices_stay_with_their_job(tmp_path, folder, report, monkeypatch):
+    fast(monkeypatch)
+    jobs = []
+    for name in ("here", "there"):
+        table = mixed_table().append_column(name, pa.array([None] * 120, pa.float64()))
+        jobs.append(Job(load("a.csv", content(table, tmp_path, "in.csv"), folder.path), QUICK, folder))
+    for name, job in zip(("here", "there"), jobs, strict=True):
+        assert finished(job).notices == [f"Nothing is observed in column '{name}': kept, and left missing."]
+        assert job.result.left == 120
+
+
+def test_cancelled_at_once_and_when_forgotten(loaded, folder):
+    job = Job(loaded, Settings(), folder)
+    while job.status.words == "Getting ready" and job.running:
+        time.sleep(0.01)
+    assert "part 1" in str(job.status)
+    assert "left" in str(job.status)
+    job.cancel()
+    assert finished(job).error == "Cancelled."
+    assert job.result is None
+    forgotten = Job(loaded, Settings(), folder)
+    worker = next(t for t in threading.enumerate() if isinstance(t, work.Worker))
+    del forgotten
+    gc.collect()
+    worker.join(30)
+    assert worker.error == "Cancelled."
+    assert not list(folder.path.iterdir())
+
+
+def test_a_desk_is_closed_when_its_session_has_gone(loaded):
+    desk, here, told = work.Desk(), [True], []
+    desk.take("1", "a.csv", b"")
+    assert desk.problem.startswith("a.csv is empty.")
+    desk.loaded = loaded
+    desk.start(Settings())
+    job = desk.job
+    thread = work.close_when_left(desk, lambda: here[0], lambda: told.append(True), 0.2)
+    time.sleep(0.6)
+    assert not desk.closed
+    here[0] = False
+    thread.join(10)
+    assert desk.closed
+    assert told == [True]
+    assert (desk.job, desk.loaded) == (None, None)
+    assert not desk.folder.path.exists()
+    assert finished(job).error == "Cancelled."
+
+
+def test_the_time_left_never_goes_below_nothing(loaded, folder):
+    worker = work.Worker(loaded, Settings(seconds=0.001), folder)
+    time.sleep(0.01)
+    worker.on_step(work.Progress(50, 100, 0.0, 3.0))
+    worker.on_step(work.Progress(20, 100, 0.0, 3.0))
+    assert str(worker.now()) == "Learning from the data, part 2: step 20 of at most 100 · at most 0 s left"
+    assert worker.now().share == 1.0
+
+
+@pytest.mark.parametrize("port", [0, 70000])
+def test_a_port_that_is_none(port):
+    pytest.importorskip("streamlit", reason="streamlit is not installed")
+    with pytest.raises(InvalidData, match="65535"):
+        serve(port)
+
+
+# The page in a browser. ---------------------------------------------------------------------------------------------
+
+SERVER = "from unfade.app import serve; serve(open_browser=False)"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    pytest.importorskip("streamlit", reason="streamlit is not installed")
+    pytest.importorskip("playwright", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    home = tmp_path_factory.mktemp("app")
+    environment = {**os.environ, "TMPDIR": str(home), "OMP_NUM_THREADS": "1"}
+    with (home / "log").open("w") as log:
+        server = subprocess.Popen([sys.executable, "-u", "-c", SERVER], stdout=log, stderr=log, env=environment, cwd=home)
+    try:
+        for _ in range(600):
+            found = re.search(r"http://127\.0\.0\.1:\d+/\?key=\S+", (home / "log").read_text())
+            if found or server.poll() is not None:
+                break
+            time.sleep(0.1)
+        assert found, (home / "log").read_text()
+        yield found[0]
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(30)
+    assert not list(home.glob("unfade-*"))  # folders of sessions
+    assert "Traceback" not in (home / "log").read_text()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(address, browser):
+    """A page that must neither complain nor ask anybody but the server."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(30_000)
+    wrong = []
+    page.on(
+        "console", lambda said: wrong.append(said.text) if said.type == "error" and "favicon" not in said.text else None
+    )
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url) if not ours(request.url) else None)
+    yield page
+    page.close()
+    assert wrong == []
+
+
+def ours(url):
+    return re.match(r"(http|ws)://127\.0\.0\.1:|data:|blob:|about:", url) is not None
+
+
+def give(page, address, name, data):
+    page.goto(address)
+    page.locator("input[type=file]").set_input_files({"name": name, "mimeType": "text/csv", "buffer": data})
+
+
+def test_without_the_key_nothing_is_served(page, address):
+    for url in (address.split("?")[0], address[:-1]):
+        page.goto(url)
+        page.get_by_text("This page needs its key").wait_for()
+        assert page.locator("input[type=file]").count() == 0
+
+
+def test_a_bad_file_on_the_page(page, address):
+    give(page, address, "broken.parquet", b"PAR1 and no more")
+    page.get_by_text("Cannot read broken.parquet").wait_for()
+    assert "Traceback" not in page.content()
+    assert page.get_by_role("button", name="Fill and clean").count() == 0
+
+
+def test_the_page_fills_a_table(page, address, tmp_path):
+    give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
+    page.get_by_text("What is missing").wait_for()
+    assert "Bergen <b>" not in page.locator(".unfade-bars").inner_html()
+    page.get_by_role("spinbutton", name="Time limit in seconds").fill("3")
+    page.get_by_role("spinbutton", name="Number of draws").fill("5")
+    page.get_by_role("spinbutton", name="Number of draws").press("Enter")
+    page.get_by_role("button", name="Fill and clean").click()
+    page.get_by_role("button", name="Cancel").wait_for()
+    page.get_by_role("button", name="Clean data").wait_for(timeout=300_000)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Clean data").click()
+    assert download.value.suggested_filename == "towns-clean.csv"
+    download.value.save_as(tmp_path / "clean.csv")
+    before, after = read_table(tmp_path / "in.csv"), read_table(tmp_path / "clean.csv")
+    assert after.column_names == before.column_names
+    assert sum(column.null_count for column in after.columns) == 0
+    for old, new in zip(before.columns, after.columns, strict=True):
+        assert all(o is None or o == n for o, n in zip(old.to_pylist(), new.to_pylist(), strict=True))
+    with page.expect_download() as download:
+        page.get_by_role("button", name="5 draws").click()
+    download.value.save_as(tmp_path / "draws.parquet")
+    assert len(read_table(tmp_path / "draws.parquet")) == 5 * 120
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Report").click()
+    assert download.value.suggested_filename == "towns-report.html"
+    inside = page.frame_locator("iframe[title=Report]").frame_locator("iframe")
+    inside.get_by_role("heading", name="How far to trust what was recovered").wait_for()
+    pictures(page, tmp_path, "report")
+    page.get_by_role("tab", name="One row").click()
+    page.get_by_text("Its 5 draws").wait_for()
+    pictures(page, tmp_path, "row")
+
+
+def pictures(page, folder, name):
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(700)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.screenshot(path=folder / f"{name}_{width}.png", full_page=True)
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_a_fit_can_be_cancelled_on_the_page(page, address, tmp_path):
+    give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
+    page.get_by_role("spinbutton", name="Time limit in seconds").fill("60")
+    page.get_by_role("spinbutton", name="Time limit in seconds").press("Enter")
+    page.get_by_role("button", name="Fill and clean").click()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Cancel").wait_for(state="detached")
+    assert page.get_by_role("button", name="Fill and clean").is_enabled()
+
+
+def test_sessions_do_not_see_each_other(page, address, browser, tmp_path):
+    give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
+    page.get_by_text("What is missing").wait_for()
+    other = browser.new_page()
+    other.goto(address)
+    other.locator("input[type=file]").wait_for(state="attached")
+    assert "What is missing" not in other.content()
+    other.close()

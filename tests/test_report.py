@@ -1,0 +1,101 @@
+"""The page: complete, self-contained, small, and without errors in a browser where there is one."""
+
+import shutil
+import time
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unfade import Recoverer
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Outline(HTMLParser):
+    """What is in a page: headings, pictures, and everything it refers to."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.headings, self.pictures, self.links, self._in = [], [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self._in = tag
+        if tag == "img":
+            self.pictures.append(found.get("alt", ""))
+        self.links += [value for name, value in found.items() if name in ("src", "href")]
+
+    def handle_data(self, data):
+        if self._in in ("h1", "h2"):
+            self.headings.append(data)
+            self._in = None
+
+
+def frame(rows=120, columns=3):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(rows, 1))
+    made = pd.DataFrame(z + 0.5 * rng.normal(size=(rows, columns)), columns=[f"<c{i}> & co" for i in range(columns)])
+    made["town"] = rng.choice(["Oslo", "Bergen <b>"], rows)
+    return made.mask(rng.random(made.shape) < 0.2)
+
+
+def written(path, data, **parameters):
+    rec = Recoverer(random_state=0, verbose=0, max_seconds=2, **parameters).fit(data)
+    rec.report(path, data)
+    return path.read_text()
+
+
+@pytest.mark.filterwarnings("ignore::unfade.errors.DataNotice")
+def test_a_page_has_all_its_parts_and_needs_nothing_else(tmp_path):
+    text = written(tmp_path / "report.html", frame(), noise="learn")
+    outline = Outline(text)
+    wanted = {"Verdicts", "What is missing", "Observed and drawn values", "Pairs", "Beside simple methods", "Training"}
+    assert wanted | {"Settings", "Noise", "Surprising cells"} <= set(outline.headings)
+    assert outline.pictures
+    assert all(len(alt) > 20 for alt in outline.pictures)
+    assert all(link.startswith("data:") for link in outline.links)
+    assert "&lt;c0&gt; &amp; co" in text
+
+
+def test_images_have_a_gallery(tmp_path):
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(60, 1, 1)) + 0.3 * rng.normal(size=(60, 5, 4))
+    images[rng.random(images.shape) < 0.3] = np.nan
+    assert "Images" in Outline(written(tmp_path / "report.html", images)).headings
+
+
+@pytest.mark.slow
+def test_many_columns_and_many_rows_do_not_break_it(tmp_path):
+    rng = np.random.default_rng(0)
+    wide = pd.DataFrame(rng.normal(size=(2000, 50)) + rng.normal(size=(2000, 1)))
+    tall = pd.DataFrame(rng.normal(size=(1_000_000, 4)) + rng.normal(size=(1_000_000, 1)))
+    for name, data in (("wide", wide), ("tall", tall)):
+        data = data.mask(rng.random(data.shape) < 0.1)
+        rec = Recoverer(random_state=0, verbose=0, max_seconds=20, members=1).fit(data)
+        started = time.monotonic()
+        rec.report(tmp_path / f"{name}.html", data)
+        assert time.monotonic() - started < 30
+        assert (tmp_path / f"{name}.html").stat().st_size < 5e6
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+@pytest.mark.parametrize("width", [1200, 390])
+def test_a_browser_shows_it_without_errors(tmp_path, width):
+    playwright = pytest.importorskip("playwright.sync_api")
+    written(tmp_path / "report.html", frame())
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page, told, asked = browser.new_page(viewport={"width": width, "height": 800}), [], []
+        page.on("console", lambda message: told.append(message.text))
+        page.on("pageerror", lambda error: told.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((tmp_path / "report.html").as_uri())
+        across = page.evaluate("document.documentElement.scrollWidth")
+        page.screenshot(path=tmp_path / "report.png", full_page=True)
+        browser.close()
+    assert told == []
+    assert all(url.startswith(("file:", "data:")) for url in asked)
+    assert across <= width

@@ -1,0 +1,156 @@
+"""What is said without the truth: the alarm on posteriors known exactly, and each verdict where it is due."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unfade import Recoverer, TrainingConfig
+from unfade.cells import HeldOut
+from unfade.training import History
+from unfade.verdicts import (
+    _convergence,
+    check_columns,
+    collapsed,
+    missing_links,
+    spread,
+    spread_beneath_noise,
+    widened,
+    width_of,
+)
+
+
+def cells(share=1.0, shift=0.0, count=600, columns=3, seed=0, noise=0.0):
+    """Standard normal cells and draws of them with a share of the right spread."""
+    rng = np.random.default_rng(seed)
+    centre = rng.normal(size=count)
+    values = centre + rng.normal(size=count) + noise * rng.normal(size=count)
+    draws = centre + shift + share * rng.normal(size=(60, count)) + noise * rng.normal(size=(60, count))
+    where = np.arange(count)
+    seen = rng.normal(size=(count, columns)) * np.sqrt(2)
+    seen[where, where % columns] = np.nan
+    return HeldOut(where, where % columns, values, draws, seen, None)
+
+
+@pytest.mark.parametrize(("share", "fires"), [(1.0, False), (0.85, False), (0.5, True), (0.25, True), (0.0, True)])
+def test_the_alarm_fires_on_collapsed_draws_alone(share, fires):
+    assert [collapsed(cells(share, seed=seed)) for seed in range(5)] == [fires] * 5
+
+
+def test_a_lost_mode_is_a_collapse():
+    rng = np.random.default_rng(0)
+    values = rng.choice([-1.0, 1.0], 300) + 0.1 * rng.normal(size=300)
+    whole = rng.choice([-1.0, 1.0], (60, 300)) + 0.1 * rng.normal(size=(60, 300))
+    made = [HeldOut(np.arange(300), np.zeros(300, int), values, d, values[:, None], None) for d in (whole, abs(whole))]
+    assert [collapsed(each) for each in made] == [False, True]
+
+
+def test_noise_does_not_hide_a_collapse():
+    """Of noise twice as large as what there is to know, draws of single guesses look wide enough."""
+    guesses, right = cells(share=0.0, noise=2.0, count=3000), cells(share=1.0, noise=2.0, count=3000)
+    assert spread(guesses) > 0.85
+    assert collapsed(guesses, noise=2.0)
+    assert not collapsed(right, noise=2.0)
+    assert spread_beneath_noise(right, 2.0)[0] == pytest.approx(1, abs=0.2)
+
+
+def test_spread_is_one_where_draws_are_right():
+    assert spread(cells(count=5000)) == pytest.approx(1, abs=0.03)
+    assert spread(cells(0.5, count=5000)) == pytest.approx(0.59, abs=0.03)
+
+
+def test_places_are_uniform_and_coverage_is_due():
+    made = cells(count=5000)
+    assert np.histogram(made.places(), 10, (0, 1))[0] / 5000 == pytest.approx(0.1, abs=0.02)
+    assert made.covered().mean() == pytest.approx(made.due(), abs=0.015)
+
+
+def test_widths_undo_what_was_too_narrow():
+    narrow = cells(0.6, count=4000)
+    assert width_of(narrow) == pytest.approx(1 / 0.6, rel=0.08)
+
+    class Fitted:
+        widths_ = np.ones(3)
+
+    assert widened(narrow, Fitted()).covered().mean() == pytest.approx(narrow.due(), abs=0.02)
+
+
+def test_columns_that_are_off_are_found():
+    made = cells(count=900)
+    made.draws[:, made.columns == 1] = made.draws[:, made.columns == 1].mean(0) * np.ones((60, 1))
+    assert [check.finding for check in check_columns(made)] == ["as it should be", "too sure", "as it should be"]
+
+
+def test_missingness_that_follows_another_column_is_found():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(800, 3))
+    table[table[:, 0] + rng.normal(size=800) > 0.8, 1] = np.nan
+    table[rng.random(800) < 0.3, 2] = np.nan
+    made = HeldOut(np.array([0]), np.array([0]), table[:1, 0], table[:1, :1], table, None)
+    links = missing_links(made)
+    assert [(link.column, link.other) for link in links] == [("column 1", "column 0")]
+    assert links[0].shift > 0.5
+
+
+@pytest.mark.parametrize(
+    ("history", "level"),
+    [
+        (History([100] * 30, {"value": list(np.linspace(0, 1, 30))}, ended="ran all steps"), "amber"),
+        (History([100] * 30, {"value": list(1 - np.exp(-np.arange(30.0)))}, ended="ran all steps"), "green"),
+        (History([100] * 30, {"value": [1.0] * 30}, ended="out of time after 100 of 5000 steps"), "amber"),
+    ],
+)
+def test_training_that_was_too_short_is_said(history, level):
+    assert _convergence([history]).level == level
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=300)
+    frame = pd.DataFrame(
+        {"a": z + 0.3 * rng.normal(size=300), "b": -z + 0.3 * rng.normal(size=300), "c": rng.normal(size=300)}
+    )
+    frame["side"] = np.select([z > 0.5, z < -0.5], ["left", "right"], "middle")
+    frame = frame.mask(rng.random(frame.shape) < 0.2)
+    return Recoverer(training=TrainingConfig(steps=300, batch_size=64), random_state=0, verbose=0).fit(frame), frame
+
+
+def test_a_diagnosis_speaks_of_everything(fitted):
+    rec, frame = fitted
+    found = rec.diagnose(frame)
+    said = {verdict.what for verdict in found.verdicts}
+    assert {"90 % intervals", "spread of draws", "beside simple methods", "training", "latent variables"} <= said
+    assert found.level in ("green", "amber")
+    assert [v.level for v in found.verdicts] == sorted(
+        (v.level for v in found.verdicts), key=("red", "amber", "green").index
+    )
+    assert len(found.columns) == 3
+    assert str(found).count("\n") == len(found.verdicts) - 1
+
+
+def test_a_model_from_a_file_is_diagnosed_by_fitting_once_more(fitted, tmp_path):
+    rec, frame = fitted
+    rec.save(tmp_path / "m.unfade")
+    assert Recoverer.load(tmp_path / "m.unfade").diagnose(frame).verdicts
+
+
+def test_held_out_cells_are_the_users_own(fitted):
+    rec, frame = fitted
+    held, numbers = rec.held_out_, frame[["a", "b", "c"]].to_numpy()
+    where = held.columns < 3
+    assert np.allclose(numbers[held.rows[where], held.columns[where]], held.values[where], rtol=1e-6)
+    assert np.isnan(held.seen[held.rows, held.columns]).all()
+    assert set(np.unique(held.draws[:, held.columns == 3])) <= {0.0, 1.0, 2.0}
+
+
+def test_recalibration_widens_draws_and_nothing_else(fitted):
+    rec, frame = fitted
+    wide = rec.sample(frame, 30)
+    widths, rec.widths_ = rec.widths_, None
+    plain = rec.sample(frame, 30)
+    rec.widths_ = widths
+    a = frame["a"].isna().to_numpy()
+    ratio = wide.values[:, a, 0].std(0) / plain.values[:, a, 0].std(0)
+    assert ratio == pytest.approx(float(widths[0]), rel=0.02)
+    assert np.array_equal(wide.values[:, ~a, 0], plain.values[:, ~a, 0])
+    assert np.array_equal(wide.values[..., 3], plain.values[..., 3])
