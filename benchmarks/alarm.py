@@ -8,6 +8,8 @@ four fifths of the pixels hidden. The threshold (`verdicts.COLLAPSED`) was set o
 
 import argparse
 import json
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,12 @@ def learned(seed: int) -> dict[str, float]:
     return found
 
 
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
 def judged(name: str, values: list[float]) -> dict[str, Any]:
     """How often the alarm fires, and the middle of what it looks at."""
     fired = float(np.mean(np.array(values) < COLLAPSED))
@@ -115,7 +123,8 @@ def main() -> None:
         name = f"two modes, {'one lost' if lost else 'exact'}"
         result[name] = judged(name, [spread(two_modes(seed, lost)) for seed in seeds])
     if chosen.learned:
-        found = [learned(seed) for seed in seeds]
+        with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), initializer=_one_thread) as processes:
+            found = list(processes.map(learned, seeds))
         for name in found[0]:
             result[name] = judged(name, [each[name] for each in found])
     if chosen.output:

@@ -1,8 +1,10 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import small_table
+from pyarrow import parquet
 from typer.testing import CliRunner
 
 from unfade import cli
@@ -225,3 +227,40 @@ def test_wrong_column_options_say_what_they_take(csv, tmp_path, options):
     result = run("recover", csv, "-o", tmp_path / "o.csv", *options, *FAST)
     assert result.exit_code == 3
     assert "got" in result.output
+
+
+def test_a_folder_is_written_part_by_part(tmp_path):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(200, 3))
+    values[rng.random(values.shape) < 0.2] = np.nan
+    table = pa.table({f"x{i}": pa.array(values[:, i], from_pandas=True) for i in range(3)})
+    write_table(table, tmp_path / "t.parquet")
+    options = ["--max-steps", "20", "--members", "1", "--refine", "0", "--draws", "2", "--seed", "3", "-q"]
+    done = run("recover", str(tmp_path / "t.parquet"), "-o", str(tmp_path / "out"), *options)
+    assert done.exit_code == 0, done.output
+    apart = run(
+        "recover", str(tmp_path / "t.parquet"), "-o", str(tmp_path / "c.parquet"),
+        "--draws-to", str(tmp_path / "d.parquet"), *options,
+    )  # fmt: skip
+    assert apart.exit_code == 0, apart.output
+    for folder, file in (("clean.parquet", "c.parquet"), ("draws.parquet", "d.parquet")):
+        assert parquet.read_table(tmp_path / "out" / folder).equals(parquet.read_table(tmp_path / file))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.parquet", "d.parquet", "out", "t.parquet"]
+    again = run("recover", str(tmp_path / "t.parquet"), "-o", str(tmp_path / "out"), *options)
+    assert again.exit_code == 3
+    assert "is there already" in again.output
+
+
+def test_a_diagnosis_is_printed(tmp_path):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(150, 1)) + 0.5 * rng.normal(size=(150, 3))
+    values[rng.random(values.shape) < 0.2] = np.nan
+    np.save(tmp_path / "t.npy", values)
+    options = ["--max-seconds", "2", "--report", str(tmp_path / "r.html"), "--json"]
+    done = run("diagnose", str(tmp_path / "t.npy"), *options)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout.splitlines()[-1])["level"] in ("green", "amber", "red")
+    assert "<h1>" in (tmp_path / "r.html").read_text()
+    wrong = run("diagnose", str(tmp_path / "t.npy"), "--report", str(tmp_path / "r.pdf"))
+    assert wrong.exit_code == 3
+    assert ".html" in wrong.output

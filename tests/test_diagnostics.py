@@ -77,5 +77,9 @@ def test_noise_is_told_only_where_other_columns_explain_something(line):
 def test_what_cannot_be_held_out_is_said():
     with pytest.raises(InvalidData, match="nothing to hide"):
         held_out(quick(), np.array([[1.0, np.nan], [np.nan, 2.0]]))
-    with pytest.raises(InvalidData, match="Expected a table"):
-        held_out(quick(), np.ones((3, 2, 2)))
+
+
+def test_images_are_held_out_pixel_by_pixel():
+    images = np.random.default_rng(0).normal(size=(30, 3, 2))
+    cells = held_out(quick(), images)
+    assert np.array_equal(cells.values, images.reshape(30, 6)[cells.rows, cells.columns])

@@ -76,6 +76,11 @@ def test_the_linear_model_is_taken_where_it_is_as_good_and_said_to_be(tmp_path):
     rec = Recoverer(training=TrainingConfig(steps=300, batch_size=64), random_state=0, verbose=0).fit(Y)
     assert rec.histories_[-1].ended.startswith("the linear model, not networks")
     assert all(isinstance(member.decoder, LinearDecoder) for member in rec.posterior_.each)
+    drawn = rec.posterior_.draw(
+        rec.space_.enter(as_observations(Y)), 16, generator_normals(torch.Generator().manual_seed(0)),
+        rec.posterior_.source(rec.space_.enter(as_observations(Y)), 0, generator_normals(torch.Generator().manual_seed(0))),
+    )  # fmt: skip
+    assert len(drawn) == len(rec.posterior_.each) == 16  # so many are drawn at a time: each has its turn
     rec.save(tmp_path / "model.unfade")
     again = Recoverer.load(tmp_path / "model.unfade")
     assert np.array_equal(again.sample(Y, 3).values, rec.sample(Y, 3).values)
@@ -89,3 +94,20 @@ def test_networks_are_kept_where_they_are_better():
     rec = Recoverer(random_state=0, verbose=0, training=TrainingConfig(steps=1000, batch_size=64)).fit(Y)
     assert rec.histories_[-1].ended.startswith("networks, not the linear model")
     assert len(rec.posterior_.each) == 4
+
+
+def test_what_a_user_asks_for_is_not_replaced():
+    Y, _ = table(150, seed=1)
+    short = {"training": TrainingConfig(steps=200, batch_size=64), "random_state": 0, "verbose": 0}
+    for asked in ({"method": "miwae", "members": 2}, {"settings": {"weights": 4}}, {"limits": {0: ("<", -1.0)}}):
+        rec = Recoverer(**asked, **short).fit(Y)
+        assert not any(isinstance(member.decoder, LinearDecoder) for member in rec.posterior_.each)
+
+
+def test_columns_on_any_scale_and_collinear_ones_are_fitted():
+    rng = np.random.default_rng(0)
+    Y = 1e4 * rng.normal(size=(200, 1)) * np.ones(30) + 1e-3 * rng.normal(size=(200, 30))
+    Y[rng.random(Y.shape) < 0.3] = np.nan
+    obs = as_observations(Y).to(torch.float32)
+    posterior = linear_posterior(factor_analysis(obs, torch.zeros(30)), GaussianNoise(torch.zeros(30)))
+    assert posterior.latent(obs).base_dist.root.isfinite().all()

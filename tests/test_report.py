@@ -37,9 +37,12 @@ class Outline(HTMLParser):
 def frame(rows=120, columns=3):
     rng = np.random.default_rng(0)
     z = rng.normal(size=(rows, 1))
-    made = pd.DataFrame(z + 0.5 * rng.normal(size=(rows, columns)), columns=[f"<c{i}> & co" for i in range(columns)])
+    made = pd.DataFrame(z + 0.5 * rng.normal(size=(rows, columns)), columns=[f"<c{i}> & co $x_$ $" for i in range(columns)])
+    made["id"] = [f"row {i}" for i in range(rows)]
     made["town"] = rng.choice(["Oslo", "Bergen <b>"], rows)
-    return made.mask(rng.random(made.shape) < 0.2)
+    holes = rng.random(made.shape) < 0.2
+    holes[:, columns] = False
+    return made.mask(holes)
 
 
 def written(path, data, **parameters):
@@ -58,6 +61,12 @@ def test_a_page_has_all_its_parts_and_needs_nothing_else(tmp_path):
     assert all(len(alt) > 20 for alt in outline.pictures)
     assert all(link.startswith("data:") for link in outline.links)
     assert "&lt;c0&gt; &amp; co" in text
+    assert not any(wrong in text for wrong in ("<c0>", "Bergen <b>", "&amp;lt;"))
+
+
+def test_what_passes_through_is_not_called_missing(tmp_path):
+    text = written(tmp_path / "report.html", frame())
+    assert "0.0% of the rows are complete" not in text
 
 
 def test_images_have_a_gallery(tmp_path):
@@ -65,6 +74,9 @@ def test_images_have_a_gallery(tmp_path):
     images = rng.normal(size=(60, 1, 1)) + 0.3 * rng.normal(size=(60, 5, 4))
     images[rng.random(images.shape) < 0.3] = np.nan
     assert "Images" in Outline(written(tmp_path / "report.html", images)).headings
+    rec = Recoverer(max_steps=5, random_state=0, verbose=0).fit(images)  # nothing held out: fitted once more; two draws
+    rec.report(tmp_path / "two.html", images, rec.sample(images, 2))
+    assert "Images" in Outline((tmp_path / "two.html").read_text()).headings
 
 
 @pytest.mark.slow

@@ -16,9 +16,10 @@ import pytest
 import torch
 from pyarrow import csv, parquet
 
-from unfade import DataNotice, InvalidData, InvalidFile, Recoverer, UnfadeError, streaming
+from unfade import DataNotice, InvalidData, InvalidFile, Recoverer, UnfadeError
 from unfade.files import read_table, write_table
-from unfade.streaming import fingerprint, fit_stream, parse_memory, recover_stream
+from unfade.streaming import fit_stream, parse_memory, parts, recover_stream, sampling, sources
+from unfade.streaming.parts import fingerprint
 
 ROWS, DRAWS = 700, 3
 
@@ -150,8 +151,8 @@ def many(rows: int, seed: int = 0) -> pa.Table:
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    monkeypatch.setattr(streaming._Sample, "_most", lambda self: 1000)
-    monkeypatch.setattr(streaming, "_READ", 900)
+    monkeypatch.setattr(sampling._Sample, "_most", lambda self: 1000)
+    monkeypatch.setattr(sampling, "READ", 900)
 
 
 def test_a_sample_misses_no_category_nor_the_ends_of_a_column(tmp_path, little_memory):
@@ -168,11 +169,11 @@ def test_a_sample_misses_no_category_nor_the_ends_of_a_column(tmp_path, little_m
 def test_a_sample_is_uniform_and_hangs_on_the_seed_alone(tmp_path, monkeypatch):
     table = pa.table({"x": np.arange(50_000) / 50_000 + 0.00001})
     parquet.write_table(table, tmp_path / "t.parquet")
-    monkeypatch.setattr(streaming._Sample, "_most", lambda self: 2000)
+    monkeypatch.setattr(sampling._Sample, "_most", lambda self: 2000)
 
     def sample(seed, read):
-        source = streaming.Source.open(tmp_path / "t.parquet")
-        found = streaming._Sample(source.schema, 10**9, seed, tiny())
+        source = sources.Source.open(tmp_path / "t.parquet")
+        found = sampling._Sample(source.schema, 10**9, seed, tiny())
         for part in source.tables(read):
             found.add(part)
         return found.table()["x"].to_numpy()
@@ -207,7 +208,7 @@ def test_detection_limits_outside_the_sample_are_found(tmp_path, little_memory):
 
 @pytest.mark.parametrize("size", [64, 512])
 def test_streamed_results_are_those_in_memory_bit_for_bit(tmp_path, monkeypatch, source, rec, size):
-    monkeypatch.setattr(streaming, "_part_rows", lambda *_: size)
+    monkeypatch.setattr(parts, "_part_rows", lambda *_: size)
     target = recover_stream(rec, source, tmp_path / "out", draws=DRAWS, seed=7)
     mean, long = expected(rec, mixed(), tmp_path, seed=7)
     found = results(target)
@@ -218,7 +219,7 @@ def test_streamed_results_are_those_in_memory_bit_for_bit(tmp_path, monkeypatch,
 
 
 def test_several_workers_give_the_same(tmp_path, monkeypatch, source, rec):
-    monkeypatch.setattr(streaming, "_part_rows", lambda *_: 64)
+    monkeypatch.setattr(parts, "_part_rows", lambda *_: 64)
     recover_stream(rec, source, tmp_path / "one", draws=2)
     recover_stream(rec, source, tmp_path / "three", draws=2, workers=3)
     assert contents(tmp_path / "one") == contents(tmp_path / "three")
@@ -243,11 +244,11 @@ def test_csv_has_the_types_of_the_whole_file(tmp_path, monkeypatch, ending):
         "void": ["NA"] * (rows - 1) + ["2020-01-01"],
     })  # fmt: skip
     write_table(table, tmp_path / f"t{ending}")
-    opened = streaming._open_csv
+    opened = sources._open_csv
     monkeypatch.setattr(csv, "ReadOptions", lambda block_size, kind=csv.ReadOptions: kind(block_size=1000))
     assert opened(tmp_path / f"t{ending}").schema.types[0] == pa.int64()  # what the streaming reader alone finds
     whole = read_table(tmp_path / f"t{ending}")
-    assert streaming.Source.open(tmp_path / f"t{ending}").schema.equals(whole.schema)
+    assert sources.Source.open(tmp_path / f"t{ending}").schema.equals(whole.schema)
     with pytest.warns(DataNotice, match="Only one value"):
         streamed = fit_stream(tiny(), tmp_path / f"t{ending}")
     with pytest.warns(DataNotice, match="Only one value"):
@@ -264,7 +265,7 @@ def test_whole_numbers_that_become_fractions_do_so_in_all_parts(tmp_path, monkey
     table = pa.table({"n": n, "x": rng.normal(size=305)})
     rec = tiny(kinds={"n": "number"}).fit(table)
     parquet.write_table(table, tmp_path / "t.parquet")
-    monkeypatch.setattr(streaming, "_part_rows", lambda *_: 64)
+    monkeypatch.setattr(parts, "_part_rows", lambda *_: 64)
     recover_stream(rec, tmp_path / "t.parquet", tmp_path / "out", draws=DRAWS)
     wanted, found = expected(rec, table, tmp_path), results(tmp_path / "out")
     assert found[0].schema.field("n").type == pa.float64()
@@ -278,21 +279,21 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 KILLED = """
 import sys, time
-from unfade import streaming
-slow, write = float(sys.argv[4]), streaming._write
-streaming._part_rows = lambda *_: 64
+from unfade.streaming import parts
+slow, write = float(sys.argv[4]), parts._write
+parts._part_rows = lambda *_: 64
 def slowly(table, path):
     time.sleep(slow)
     write(table, path)
-streaming._write = slowly
+parts._write = slowly
 print("started", flush=True)
-streaming.recover_stream(sys.argv[1], sys.argv[2], sys.argv[3], draws=2, resume=True)
+parts.recover_stream(sys.argv[1], sys.argv[2], sys.argv[3], draws=2, resume=True)
 """
 
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_files(tmp_path, monkeypatch, source, rec):
     rec.save(tmp_path / "model")
-    monkeypatch.setattr(streaming, "_part_rows", lambda *_: 64)
+    monkeypatch.setattr(parts, "_part_rows", lambda *_: 64)
     recover_stream(rec, source, tmp_path / "whole", draws=2)
     rng, kept = np.random.default_rng(), []
     for _ in range(3):
@@ -317,19 +318,19 @@ class Stopped(Exception):
     pass
 
 
-def stopped_after(parts: int, monkeypatch) -> list[str]:
+def stopped_after(count: int, monkeypatch) -> list[str]:
     """Stop a run in the middle of a part; which parts were written is in the list."""
-    write, written = streaming._write, []
+    write, written = parts._write, []
 
     def writing(table, path):
-        if len(written) == parts:
+        if len(written) == count:
             path.with_name(f".{path.name}").write_bytes(b"half")
             raise Stopped
         write(table, path)
         written.append(path.name)
 
-    monkeypatch.setattr(streaming, "_write", writing)
-    monkeypatch.setattr(streaming, "_part_rows", lambda *_: 64)
+    monkeypatch.setattr(parts, "_write", writing)
+    monkeypatch.setattr(parts, "_part_rows", lambda *_: 64)
     return written
 
 
@@ -354,7 +355,7 @@ def test_parts_of_something_else_are_not_kept(tmp_path, monkeypatch, rec, change
         stopped_after(4, patched)
         with pytest.raises(Stopped):
             recover_stream(rec, tmp_path / "t.parquet", tmp_path / "out", draws=1)
-    monkeypatch.setattr(streaming, "_part_rows", lambda *_: 64)
+    monkeypatch.setattr(parts, "_part_rows", lambda *_: 64)
     if change == "source":
         parquet.write_table(mixed(seed=1), tmp_path / "t.parquet")
     if change == "model":
@@ -369,7 +370,7 @@ def test_parts_of_something_else_are_not_kept(tmp_path, monkeypatch, rec, change
 
 def test_two_runs_do_not_write_to_one_folder(tmp_path, source, rec):
     (tmp_path / "out.partial").mkdir()
-    with streaming._alone(tmp_path / "out.partial"), pytest.raises(InvalidFile, match="Another run"):
+    with parts._alone(tmp_path / "out.partial"), pytest.raises(InvalidFile, match="Another run"):
         recover_stream(rec, source, tmp_path / "out")
 
 
@@ -429,7 +430,7 @@ def test_a_folder_that_may_not_be_written_is_told(tmp_path, source, rec):
 
 
 def test_a_full_disk_is_told_and_the_run_can_go_on(tmp_path, monkeypatch, source, rec):
-    monkeypatch.setattr(streaming, "_part_rows", lambda *_: 512)
+    monkeypatch.setattr(parts, "_part_rows", lambda *_: 512)
     recover_stream(rec, source, tmp_path / "whole", draws=1)
     largest = max(path.stat().st_size for path in (tmp_path / "whole").rglob("*.parquet"))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

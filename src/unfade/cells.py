@@ -14,7 +14,7 @@ class HeldOut:
     """Observed cells that were hidden, and draws of what would be observed there, noise included.
 
     rows, columns, values: (cells,); draws: (draws, cells); seen: the table without them, as numbers; kinds: the columns
-    of a frame, or None.
+    of a frame, or None; plain: draws before they were recalibrated, where they were.
     """
 
     rows: np.ndarray
@@ -23,6 +23,7 @@ class HeldOut:
     draws: np.ndarray
     seen: np.ndarray
     kinds: tuple[Column, ...] | None
+    plain: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -43,7 +44,16 @@ class HeldOut:
             columns=self.columns[which],
             values=self.values[which],
             draws=self.draws[:, which],
+            plain=None if self.plain is None else self.plain[:, which],
         )
+
+    def judged(self) -> "HeldOut":
+        """The cells of columns in which something else was seen; of others nobody can say anything."""
+        return self.only(~np.isnan(self.seen).all(0)[self.columns])
+
+    def as_drawn(self) -> "HeldOut":
+        """The same before draws were recalibrated."""
+        return self if self.plain is None else replace(self, draws=self.plain)
 
     def numbers(self) -> "HeldOut":
         """The cells of columns of numbers."""
@@ -51,7 +61,9 @@ class HeldOut:
 
     def units(self) -> np.ndarray:
         """The sd of each cell's column, (cells,)."""
-        sd = np.nanstd(self.seen, 0)[self.columns]
+        seen = ~np.isnan(self.seen)
+        count, values = np.maximum(seen.sum(0), 1), np.where(seen, self.seen, 0.0)
+        sd = np.sqrt((np.where(seen, values - values.sum(0) / count, 0.0) ** 2).sum(0) / count)[self.columns]
         return np.where(sd > 0, sd, 1.0)
 
     def scores(self, draws: np.ndarray | None = None) -> np.ndarray:

@@ -9,7 +9,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -133,7 +133,9 @@ DATA = typer.Argument(help="Table or array: .csv, .parquet, .feather, .npy or .n
 @app.command()
 def recover(
     data: Annotated[Path, DATA],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where the recovered data (posterior mean) go.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the recovered data (posterior mean) go; a folder: part by part.")
+    ],
     noise: Noise = "none",
     method: Method = "tae",
     kinds: Kinds = None,
@@ -141,11 +143,14 @@ def recover(
     limits: Limits = None,
     scaling: Scale = "variance",
     members: Members = None,
-    draws: Annotated[int, typer.Option(help="Number of draws for --draws-to.")] = 20,
+    draws: Annotated[int | None, typer.Option(help="Number of draws for --draws-to (20), or into a folder (none).")] = None,
     draws_to: Annotated[Path | None, typer.Option(help="Long table of draws: columns draw, row, then the data's.")] = None,
     report: Annotated[Path | None, typer.Option(help="Page (.html) that says how far to trust the result.")] = None,
     model: Model = None,
     save: Annotated[Path | None, typer.Option(help="Save the fitted model here.")] = None,
+    memory: Annotated[str, typer.Option(help="What data may take at a time, if -o is a folder.")] = "2GB",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a folder that was not finished.")] = False,
+    refine: Annotated[int | None, typer.Option(help="Candidates a draw is chosen from; 0: plain draws, faster.")] = None,
     seed: Seed = 0,
     max_steps: MaxSteps = None,
     max_seconds: MaxSeconds = None,
@@ -158,14 +163,19 @@ def recover(
 
     with _command(quiet, as_json, debug) as out:
         started = time.monotonic()
-        if draws < 1:
+        if draws is not None and draws < 1:
             raise InvalidData(f"--draws must be at least 1, got {draws}.")
+        how = _how(seed, method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
+        if not output.suffix:
+            if draws_to is not None or report is not None:
+                raise InvalidData(f"-o {output} is a folder, which holds the draws too: leave --draws-to and --report out.")
+            return _recover_into_folder(out, data, output, how, model, save, draws, refine, seed, memory, resume)
         _check_paths(data, output, draws_to, save, report)
         table = read_table(data)
         _check_fits(data, table, output, draws_to)
-        how = (method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
-        rec = _fitted(out, table, model, seed, *how)
-        clean = rec.transform(table)
+        rec = _fitted(out, lambda rec: rec.fit(table), model, how)
+        rec.refine = rec.refine if refine is None else refine
+        clean, draws = rec.transform(table), draws or 20
         completed = rec.sample(table, draws, seed=seed) if draws_to else None
         write_table(clean, output)
         if completed is not None and draws_to is not None:
@@ -217,55 +227,94 @@ def diagnose(
         if report is not None:
             _check_report(report)
         table = read_table(data)
-        how = (method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
-        rec = _fitted(out, table, model, seed, *how)
+        how = _how(seed, method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
+        rec = _fitted(out, lambda rec: rec.fit(table), model, how)
         found = rec.diagnose(table)
         out.say(str(found))
         if report is not None:
             rec.report(report, table)
             out.say(f"  report: {report}")
-        out.result(level=found.level, verdicts=[asdict(verdict) for verdict in found.verdicts])
+        verdicts = [asdict(verdict) for verdict in found.verdicts]
+        for verdict in verdicts:
+            verdict["number"] = verdict["number"] if np.isfinite(verdict["number"]) else None
+        out.result(level=found.level, verdicts=verdicts)
 
 
-def _fitted(
+def _recover_into_folder(
     out: Output,
-    table: Any,
+    data: Path,
+    folder: Path,
+    how: dict[str, Any],
     model: Path | None,
+    save: Path | None,
+    draws: int | None,
+    refine: int | None,
     seed: int,
-    method: str,
-    noise: str,
-    kinds: list[str] | None,
-    bounds: list[str] | None,
-    limits: list[str] | None,
-    scaling: str,
-    members: int | None,
-    max_steps: int | None,
-    max_seconds: float | None,
-) -> Any:
-    """A recoverer fitted to the table, or from a file."""
+    memory: str,
+    resume: bool,
+) -> None:
+    """The same for files larger than memory: fitted on a sample, written part by part."""
+    from unfade.storage import check_writable
+    from unfade.streaming import fit_stream, recover_stream
+
+    started, kept = time.monotonic(), folder.with_name(folder.name + ".model")
+    for path in (save, kept):
+        if path is not None:
+            check_writable(path)
+    if model is None and resume and kept.exists():
+        model, how = kept, _how(seed)  # what a run that was stopped had fitted
+    rec = _fitted(out, lambda rec: fit_stream(rec, data, memory, seed), model, how)
+    for path in (save, kept if model is None else None):
+        if path is not None:
+            rec.save(path)
+    recover_stream(rec, data, folder, draws or 0, refine, seed, memory, resume=resume)
+    kept.unlink(missing_ok=True)
+    seconds = time.monotonic() - started
+    out.say(f"{data}: recovered in {seconds:.0f} s\n  recovered data: {folder / 'clean.parquet'}")
+    if draws:
+        out.say(f"  {draws} draws: {folder / 'draws.parquet'}")
+    out.result(output=str(folder), draws=draws, seconds=round(seconds, 3), model=save and str(save))
+
+
+def _how(
+    seed: int,
+    method: str = "tae",
+    noise: str = "none",
+    kinds: list[str] | None = None,
+    bounds: list[str] | None = None,
+    limits: list[str] | None = None,
+    scaling: str = "variance",
+    members: int | None = None,
+    max_steps: int | None = None,
+    max_seconds: float | None = None,
+) -> dict[str, Any]:
+    """Options that say how to fit, as Recoverer takes them."""
+    return {
+        "method": method,
+        "noise": _noise(noise),
+        "kinds": dict(_split(text, "=", "--kind", "zip=category") for text in kinds or ()) or None,
+        "bounds": dict(map(_bounds, bounds or ())) or None,
+        "limits": dict(map(_limit, limits or ())) or None,
+        "scaling": None if scaling == "none" else scaling,
+        "members": members or "auto",
+        "max_steps": max_steps,
+        "max_seconds": max_seconds,
+        "random_state": seed,
+    }
+
+
+def _fitted(out: Output, fit: Callable[[Any], Any], model: Path | None, how: dict[str, Any]) -> Any:
+    """A recoverer, fitted by `fit` or from a file."""
     from unfade import Recoverer
 
-    if model is not None:
-        given = (method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
-        if given != ("tae", "none", None, None, None, "variance", None, None, None):
-            out.note(
-                f"{model} is fitted already: options that say how to fit (--noise, --kind, --max-steps and the like) "
-                "have no effect with --model."
-            )
-        return Recoverer.load(model)
-    return Recoverer(
-        method,
-        noise=_noise(noise),
-        kinds=dict(_split(text, "=", "--kind", "zip=category") for text in kinds or ()) or None,
-        bounds=dict(map(_bounds, bounds or ())) or None,
-        limits=dict(map(_limit, limits or ())) or None,
-        scaling=None if scaling == "none" else scaling,
-        members=members or "auto",
-        max_steps=max_steps,
-        max_seconds=max_seconds,
-        random_state=seed,
-        verbose=0 if out.quiet else 1,
-    ).fit(table)
+    if model is None:
+        return fit(Recoverer(**how, verbose=0 if out.quiet else 1))
+    if how != _how(how["random_state"]):
+        out.note(
+            f"{model} is fitted already: options that say how to fit (--noise, --kind, --max-steps and the like) "
+            "have no effect with --model."
+        )
+    return Recoverer.load(model)
 
 
 @app.command("app")

@@ -26,14 +26,13 @@ def held_out(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed
     """
     data, container = open_container(X, None if refit else recoverer.columns_, recoverer.kinds)
     table = np.array(data, dtype=float)
-    if table.ndim != 2:
-        raise InvalidData(f"Expected a table of rows and columns, got an array of shape {table.shape}.")
+    shape, table = table.shape, table.reshape(len(table), -1)
     rng = np.random.default_rng(seed)
     chance = np.where(np.isnan(table), 2.0, rng.random(table.shape))
     hidden = (chance < share) & (chance < chance.max(1, where=chance < 2, initial=-1)[:, None])
     if not hidden.any():
         raise InvalidData("There is nothing to hide: every row has one observed cell at most.")
-    return _predict(recoverer, container, table, hidden, n_draws, seed, refit)
+    return _predict(recoverer, container, table, hidden, n_draws, seed, refit, shape).judged()
 
 
 def _predict(
@@ -44,14 +43,15 @@ def _predict(
     n_draws: int,
     seed: int,
     refit: bool = False,
+    shape: tuple[int, ...] | None = None,
 ) -> HeldOut:
     """Draws of what would be observed in hidden cells."""
     seen = np.where(hidden, np.nan, table)
-    shown = seen if container.columns is None else container.hide(hidden)
+    shown = seen.reshape(shape or seen.shape) if container.columns is None else container.hide(hidden)
     fitted = clone(recoverer).fit(shown) if refit else recoverer
     rows, columns = np.nonzero(hidden)
-    draws = fitted.sample(shown, n_draws, seed=seed).values[:, rows, columns]
-    noise = np.broadcast_to(0.0 if fitted.noise_ is None else fitted.noise_, table.shape[1:])[columns]
+    draws = fitted.sample(shown, n_draws, seed=seed).values.reshape(n_draws, *table.shape)[:, rows, columns]
+    noise = np.broadcast_to(0.0 if fitted.noise_ is None else np.ravel(fitted.noise_), table.shape[1:])[columns]
     draws = draws + noise * np.random.default_rng(seed).normal(size=draws.shape)
     return HeldOut(rows, columns, table[hidden], draws, seen, container.columns)
 
@@ -201,11 +201,11 @@ def compare(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed:
     return compare_cells(held_out(recoverer, X, share, n_draws, seed), n_draws, seed)
 
 
-def compare_cells(cells: HeldOut, n_draws: int = 50, seed: int = 0) -> Comparison:
-    """The same from cells that were hidden and predicted."""
+def compare_cells(cells: HeldOut, n_draws: int = 50, seed: int = 0, without: str = "") -> Comparison:
+    """The same from cells that were hidden and predicted; without: a simple method that is not to be tried."""
     rng = np.random.default_rng(seed)
     all_scores = {"unfade": cells.scores()}
-    for name, draw in SIMPLE.items():
+    for name, draw in ((name, draw) for name, draw in SIMPLE.items() if name != without):
         all_scores[name] = cells.scores(draw(cells, n_draws, rng))
     errors = {name: cells.error_by_row(scores - all_scores["unfade"]) for name, scores in all_scores.items()}
     return Comparison({name: float(s.mean()) for name, s in all_scores.items()}, errors, len(cells.rows))

@@ -30,19 +30,19 @@ def draw_blocks(
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of (which samples, draws of them (draws, samples in block, *event)), on the posterior's device.
 
-    rows: one key a sample; widths: by how much draws of each entry are made wider about their mean.
+    rows: one key a sample; widths: by how much draws of entries that were not observed are made wider about their mean.
     """
+    stream = max(8, len(posterior.each) if isinstance(posterior, Ensemble) else 1)  # the first ones are those of pools
 
     def work(model: Any, block: Observations, keys: Tensor, source: Any) -> Tensor:
         chunks = [
-            model.draw(block, _DRAWS, KeyedNormals(seed, keys, first, stream=8), source)
-            for first in range(0, draws, _DRAWS)
+            model.draw(block, _DRAWS, KeyedNormals(seed, keys, first, stream), source) for first in range(0, draws, _DRAWS)
         ]
         x = torch.cat(chunks)[:draws]
         if widths is None:
             return x
-        mean = model.mean(block, _DRAWS, _mirrored(KeyedNormals(seed, keys, stream=9)), source)
-        return mean + widths.to(x.device) * (x - mean)
+        mean = model.mean(block, _DRAWS, _mirrored(KeyedNormals(seed + 1, keys)), source)
+        return torch.where(block.observed, x, mean + widths.to(x.device) * (x - mean))
 
     if posterior is None:
         yield slice(0, len(obs)), obs.values.expand(draws, *obs.values.shape)

@@ -1,5 +1,6 @@
 """Recoverer: corrupted data in, posterior draws of the clean data out. The main path in one file."""
 
+import copy
 import os
 import sys
 import time
@@ -41,7 +42,7 @@ from unfade.recording import Recording, recording
 from unfade.spaces import ModelSpace
 from unfade.tables import Column, Container, open_container
 from unfade.training import History, OnStep, TrainingConfig
-from unfade.watching import widths
+from unfade.watching import Split, widths
 
 
 class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -67,10 +68,13 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         How entries are brought to model space: by column, or jointly where all share a unit (images).
     members : "auto" or int
         Posteriors that are trained side by side and whose draws are taken in turn. "auto": with method "tae" four
-        for tables of up to 64 columns (a category counts once for each of its values), else one.
+        for tables of up to 64 columns (a category counts once for each of its values), else one. Where there are several,
+        method "tae" also tries a linear model, and takes it in their place if it predicts held-out cells as well, unless
+        `architecture` or `settings` are given.
     recalibrate : bool
         Whether draws are made wider (or narrower) about their mean, by as much as the cells that training held out ask
-        for: networks tend to be too sure. Categories and columns of a handful of values are left as they are.
+        for: networks tend to be too sure. Observed cells, categories and columns of a handful of values are left as
+        they are, and so is all where training holds nothing out (`max_steps`, method "tae-paper").
     refine : "auto" or int
         Candidates of z that a draw is chosen from by its weight; 0 for plain draws.
     max_steps : int or None
@@ -180,6 +184,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             refine=self._refine(),
             fixed_steps=self.max_steps is not None,
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
+            linear=self.method == "tae" and not (self.settings or self.architecture or space.limited),
         )
         with progress_bar(self.verbose > 0 and on_step is None) as bar:
             task.on_step = on_step or bar
@@ -192,10 +197,12 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.seed_, self.space_, self.posterior_, self.columns_ = seed, space, posterior, container.columns
         self.architecture_, self.histories_, self.interrupted_ = task.architecture, task.histories, task.interrupted
         self.noise_ = self._noise_in_units()
-        self.held_out_ = self._held_out(task, obs, container)
-        self.widths_ = None
-        if self.recalibrate and task.split is not None and task.predicted is not None:
-            self.widths_ = widths(task.split, task.predicted, space.fine)
+        self.widths_, self.held_out_ = None, None
+        if task.split is not None and task.predicted is not None and posterior is not None:
+            noise = copy.deepcopy(posterior.each[0].corruption).cpu()
+            if self.recalibrate:
+                self.widths_ = widths(task.split, task.predicted, noise, space.fine)
+            self.held_out_ = self._held_out(task.split, task.predicted, noise, obs, container)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -388,8 +395,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _members(self, features: int) -> int:
         if self.members == "auto":
             return members_for(self.method, features)
-        if not isinstance(self.members, (int, np.integer)) or self.members < 1:
-            raise InvalidData(f"members must be 'auto' or a whole number of at least 1, got {self.members!r}.")
+        if not isinstance(self.members, (int, np.integer)) or not 1 <= self.members <= 16:  # draws are made 16 at a time
+            raise InvalidData(f"members must be 'auto' or a whole number from 1 to 16, got {self.members!r}.")
         return int(self.members)
 
     def _refine(self, refine: int | str | None = None) -> int:
@@ -477,21 +484,32 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     said = self.space_.leave(drawn[first : first + 16], part[todo[where]], exact).numpy()
                     target[first : first + 16, todo[where].numpy()] = container.reorder(said)
 
-    def _held_out(self, task: Task, obs: Observations, container: Container) -> HeldOut | None:
-        """The cells that training held out, in the user's units, with draws of what would be observed there."""
-        split = task.split
-        if split is None or task.predicted is None:
-            return None
-        rows = split.rows.cpu()
+    def _held_out(
+        self, split: Split, clean: Tensor, noise: Corruption, obs: Observations, container: Container
+    ) -> HeldOut | None:
+        """The cells that training held out, in the user's units, with draws of what would be observed there.
+
+        Where draws are recalibrated, those of half of the rows are by the widths that the other half asks for.
+        """
+        rows, wider = split.rows.cpu(), clean.clone()
         hidden = self.space_.entries(split.held.observed.cpu()) & obs.observed[rows] & ~obs.within()[rows]
         given = obs[rows].only(~hidden)
-        drawn = [self.space_.leave(part[None], given, self._exact())[0][hidden] for part in task.predicted]
-        seen = np.where(obs.observed, obs.values, np.nan).reshape(len(obs), -1)
+
+        def cells(x: Tensor) -> np.ndarray:
+            drawn = [self.space_.leave(y[None], given, self._exact())[0][hidden] for y in split.observed(x, noise)]
+            return torch.stack(drawn).double().numpy()
+
+        for half in (rows % 2 == 0, rows % 2 == 1):
+            if self.widths_ is not None:
+                factors = widths(split, clean, noise, self.space_.fine, ~half)
+                mean = clean[:, half].mean(0)
+                wider[:, half] = mean + factors * (clean[:, half] - mean)
+        seen = np.where(obs.observed, obs.values, np.nan).reshape(len(obs), -1).astype(float)
         where, columns = hidden.flatten(1).nonzero().T.numpy()
         places = rows.numpy()[where]
         values = seen[places, columns]
         seen[places, columns] = np.nan
-        return HeldOut(places, columns, values, torch.stack(drawn).double().numpy(), seen, container.columns)
+        return HeldOut(places, columns, values, cells(wider), seen, container.columns, cells(clean)).judged()
 
     def _exact(self) -> Tensor:
         """Which modelled entries are observed without noise, (features,)."""

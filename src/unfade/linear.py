@@ -1,7 +1,7 @@
 """The linear model beside the networks: factor analysis of corrupted data, with p(z|y) in closed form.
 
 Where a table is no more than means and correlations, networks learn weak relations last, and what they leave out
-biases every regression on their draws. This model learns them first, in a second.
+biases every regression on their draws. This model learns them first.
 """
 
 from math import ceil, log, pi, sqrt
@@ -17,7 +17,7 @@ from unfade.observations import Observations
 
 Factors = tuple[Tensor, Tensor, Tensor]  # loadings (features, factors), means and variances of what is left (features,)
 _MOST_FACTORS = 16
-_LEAST_VARIANCE = 1e-4  # of what factors leave, in model space, where columns have variance 1
+_LEAST = 1e-4  # share of a column's variance that factors leave at least
 
 
 class CorrelatedCells(Cells):
@@ -51,7 +51,7 @@ class LinearDecoder(Conditional):
 
 
 class LinearEncoder(Conditional):
-    """p(z|y,alpha) of the same model, exactly; variance: of what factors leave, noise included."""
+    """p(z|y,alpha) of the same model, exactly where entries are Gaussian; variance: noise included."""
 
     def __init__(self, loadings: Tensor, mean: Tensor, variance: Tensor):
         super().__init__()
@@ -60,8 +60,10 @@ class LinearEncoder(Conditional):
     def forward(self, *condition: Tensor) -> Independent:
         """values and observed, (samples, features)."""
         y, seen = condition
-        loc, covariance = latent_moments(y, seen, self.loadings, self.mean, self.variance)
-        return Independent(CorrelatedCells(loc, torch.linalg.cholesky(covariance)), 1, validate_args=False)
+        given = (part.double() for part in (y, seen, self.loadings, self.mean, self.variance))
+        loc, covariance = latent_moments(*given)
+        root = torch.linalg.cholesky(covariance)
+        return Independent(CorrelatedCells(loc.to(y.dtype), root.to(y.dtype)), 1, validate_args=False)
 
 
 def latent_moments(y: Tensor, seen: Tensor, loadings: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,8 +113,9 @@ def factor_analysis(
     cells = (w[:, None] * seen).T  # (features, samples)
     counts = cells.sum(1).clamp(min=1e-6)
     squares = (cells * y.T.square()).sum(1)
-    loadings, mean, variance = _start(y, cells / counts[:, None]) if start is None else start
-    variance = variance + extra
+    own = (squares / counts - ((cells * y.T).sum(1) / counts).square()).clamp(min=1e-12)  # of each column
+    loadings, mean, variance = _start(y, cells / counts[:, None], own) if start is None else start
+    variance, unit = variance + extra, own.sqrt().outer(own.sqrt())
     for _ in range(rounds):
         before = loadings @ loadings.T
         loc, covariance = latent_moments(y, seen, loadings, mean, variance)
@@ -122,20 +125,19 @@ def factor_analysis(
         gram = gram + 1e-6 * counts[:, None, None] * torch.eye(joint.shape[1], dtype=y.dtype, device=y.device)
         cross = (cells * y.T) @ _with_one(loc)
         solved = torch.linalg.solve(gram, cross)
-        variance = torch.maximum((squares - (cross * solved).sum(1)) / counts, extra + _LEAST_VARIANCE)
+        variance = torch.maximum((squares - (cross * solved).sum(1)) / counts, extra + _LEAST * own)
         moments = (w[:, None, None] * joint).mean(0)
         centre, spread = moments[-1, :-1], moments[:-1, :-1] - moments[-1, :-1].outer(moments[-1, :-1])
         mean = solved[:, -1] + solved[:, :-1] @ centre
         loadings = solved[:, :-1] @ torch.linalg.cholesky(spread)
-        if (loadings @ loadings.T - before).abs().max() < 1e-3:
+        if ((loadings @ loadings.T - before) / unit).abs().max() < 1e-3:
             break
     return loadings, mean, variance - extra
 
 
-def _start(y: Tensor, shares: Tensor) -> Factors:
-    """Half of each variance left to itself, half to factors at random; shares: (features, samples)."""
-    mean = (shares * y.T).sum(1)
-    half = 0.5 * ((shares * y.T.square()).sum(1) - mean.square()).clamp(min=2 * _LEAST_VARIANCE)
+def _start(y: Tensor, shares: Tensor, own: Tensor) -> Factors:
+    """Half of each column's own variance left to itself, half to factors at random; shares: (features, samples)."""
+    mean, half = (shares * y.T).sum(1), own / 2
     factors = factors_for(y.shape[1])
     random = torch.randn(len(mean), factors, generator=torch.Generator().manual_seed(0), dtype=y.dtype).to(y.device)
     return (half / factors).sqrt()[:, None] * random, mean, half

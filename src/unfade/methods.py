@@ -7,12 +7,13 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from unfade.conditionals import Gaussian
 from unfade.corruption import Corruption
 from unfade.errors import InvalidData
-from unfade.linear import factor_analysis, linear_posterior, resampled_factors
+from unfade.linear import linear_posterior, resampled_factors
 from unfade.models import Ensemble, PosteriorLVM, PriorLVM
 from unfade.networks import MLP
 from unfade.objectives import MIWAE, MVAE, TAE, ForwardKL, Objective, PaperTAE
@@ -71,7 +72,7 @@ class Architecture:
 PAPER = Architecture()
 DEFAULT_TRAINING = TrainingConfig()
 POSTERIOR_WEIGHTS, POSTERIOR_SHARE = 20, 0.15  # of the stage that gives the TAE a posterior of its own
-LINEAR_MEMBERS, LINEAR_TOLERANCE, LINEAR_ROWS = 20, 1.01, 10_000  # of the linear model that small tables are also given
+LINEAR_MEMBERS, LINEAR_TOLERANCE, LINEAR_CELLS = 16, 1.01, 200_000  # of the linear model that small tables are also given
 PAPER_TRAINING = TrainingConfig(steps=500_000, batch_size=20, learning_rate=2e-4, decay=0.0)
 
 
@@ -118,8 +119,9 @@ class Task:
     """What every recipe is given: the data and settings; and what became of them.
 
     refine: candidates that draws are chosen from, used where held-out cells are predicted. deadline: by
-    time.monotonic(); each stage takes its share of the time that is left. split, predicted: cells that were held out to
-    find how long to train, and draws of what would be observed there.
+    time.monotonic(); each stage takes its share of the time that is left. linear: whether a linear model may take
+    the place of networks. split, predicted: cells that were held out to find how long to train, and draws of their clean
+    values.
     """
 
     obs: Observations
@@ -133,6 +135,7 @@ class Task:
     on_step: OnStep | None = None
     histories: list[History] = field(default_factory=list)
     interrupted: bool = False
+    linear: bool = False
     split: Split | None = None
     predicted: Tensor | None = None
 
@@ -309,8 +312,8 @@ def fit_method(name: str, task: Task, settings: dict[str, Any]) -> PosteriorLVM:
 def fit_ensembles(name: str, tasks: Sequence[Task], settings: dict[str, Any], members: int) -> list[Ensemble]:
     """For each task as many posteriors as one, all side by side; they differ in their seeds.
 
-    Where a linear model predicts held-out cells as well, it takes the place of the networks. A task keeps the histories
-    of its first member.
+    Where a task allows it and a linear model predicts held-out cells as well, it takes the place of the networks. A task
+    keeps the histories of its first member.
     """
     alike = [
         replace(task, corruption=copy.deepcopy(task.corruption), seed=task.seed + 100 * member, histories=[])
@@ -322,31 +325,34 @@ def fit_ensembles(name: str, tasks: Sequence[Task], settings: dict[str, Any], me
     posteriors = fit_many(name, alike, [settings] * len(alike))
     parts = [posteriors[first : first + members] for first in range(0, len(alike), members)]
     return [
-        Ensemble((members > 1 and _linear_instead(task, part[0].corruption)) or part)
+        Ensemble((task.linear and members > 1 and _linear_instead(task, part[0].corruption)) or part)
         for task, part in zip(tasks, parts, strict=True)
     ]
 
 
 def _linear_instead(task: Task, corruption: Corruption) -> list[PosteriorLVM] | None:
     """Linear models that take the place of networks, if they predict held-out cells nearly as well."""
-    split, by_networks = task.split, task.predicted
-    if split is None or by_networks is None or corruption.categorical or len(task.obs) > LINEAR_ROWS:
+    split, by_networks, started = task.split, task.predicted, time.monotonic()
+    late = task.interrupted or (task.deadline is not None and started > task.deadline)
+    if split is None or by_networks is None or late or corruption.categorical or task.obs.values.numel() > LINEAR_CELLS:
         return None
-    noise, started = corruption.std.detach(), time.monotonic()
-    linear = linear_posterior(factor_analysis(split.seen, noise), corruption)
-    linear_score = split.crps(split.predict([linear] * 8, task.refine))  # more draws than of networks: fewer decide nothing
-    score = split.crps(by_networks.to(noise.device))
-    taken = linear_score <= LINEAR_TOLERANCE * score
+    noise = corruption.std.detach()
+
+    def fitted(obs: Observations, count: int) -> list[PosteriorLVM]:
+        every = resampled_factors(obs, noise, count, task.seed)
+        return [linear_posterior(factors, copy.deepcopy(corruption)) for factors in every]
+
+    try:
+        predicted = split.predict(fitted(split.seen, 4), task.refine)
+        linear_score, score = (split.crps(x.to(noise.device), corruption) for x in (predicted, by_networks))
+        taken = linear_score <= LINEAR_TOLERANCE * score
+        found = fitted(task.obs, LINEAR_MEMBERS) if taken else []
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # columns that are not to be told apart
+        return None
+    if taken:
+        task.predicted = predicted.cpu()
     which = "the linear model, not networks" if taken else "networks, not the linear model"
     said = f"{which}: CRPS of held-out cells {linear_score:.4f} by the linear model, {score:.4f} by networks"
-    found = []
-    if taken:
-
-        def fitted(obs: Observations) -> list[PosteriorLVM]:
-            every = resampled_factors(obs, noise, LINEAR_MEMBERS, task.seed)
-            return [linear_posterior(factors, copy.deepcopy(corruption)) for factors in every]
-
-        task.predicted, found = split.predict(fitted(split.seen)[:4], task.refine).cpu(), fitted(task.obs)
     task.histories.append(History(seconds=time.monotonic() - started, ended=said))
     return found
 

@@ -44,8 +44,8 @@ _LEAD = {
 
 
 def write_report(recoverer: Any, X: Any, path: str | os.PathLike[str], draws: Draws | None = None) -> None:
-    """Write the page. X: the data of the fit; draws: of the same rows, made for some of them where not given."""
-    found = recoverer.diagnose(X)
+    """Write the page. X: the data of the fit; draws: of the same rows, made anew where there are fewer than three."""
+    found, draws = recoverer.diagnose(X), None if draws is None or len(draws) < 3 else draws
     rows = np.sort(np.random.default_rng(0).permutation(len(X))[:_ROWS])
     part = take(X, rows)
     some = recoverer.sample(part, 20, row_ids=rows) if draws is None else draws
@@ -77,8 +77,12 @@ def _section(title: str, *parts: str) -> str:
     return f"<section><h2>{title}</h2>{inside}</section>" if inside else ""
 
 
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def _text(value: Any) -> str:
-    return html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))
+    return html.escape(_short(value))
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -106,6 +110,11 @@ def _figure(draw: Callable[[Any], None], size: tuple[float, float], says: str, c
     )
 
 
+def _label(name: Any, most: int) -> str:
+    """A name inside a picture: short, and nothing in it taken for a formula."""
+    return str(name)[:most].replace("$", r"\$")
+
+
 def _verdicts(found: Diagnosis) -> str:
     lines = "".join(
         f'<li class="{v.level}"><span class="sign" aria-hidden="true">{_SIGNS[v.level]}</span><b>{_text(v.what)}</b> '
@@ -120,7 +129,10 @@ def _missingness(found: Diagnosis) -> str:
     cells = found.cells
     missing = np.isnan(cells.seen)
     missing[cells.rows, cells.columns] = False
-    share = missing.mean(0)
+    used = [j for j in range(missing.shape[1]) if not (cells.kinds and cells.kinds[j].kind == "excluded")]
+    share, names = missing.mean(0), [cells.name(j) for j in range(missing.shape[1])]
+    share[[j for j in range(len(share)) if j not in set(used)]] = 0.0
+    missing = missing[:, used]
     words = (
         f"<p>{len(missing):,} rows of {missing.shape[1]:,} {'columns' if cells.kinds else 'entries'}; "
         f"{missing.mean():.1%} of all cells are missing, {(~missing.any(1)).mean():.1%} of the rows are complete.</p>"
@@ -132,7 +144,8 @@ def _missingness(found: Diagnosis) -> str:
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        axes.barh([cells.name(j)[:30] for j in worst][::-1], share[worst][::-1], color=_SEEN)
+        axes.barh(range(len(worst)), share[worst][::-1], color=_SEEN)
+        axes.set_yticks(range(len(worst)), [_label(names[j], 30) for j in worst][::-1])
         axes.set_xlabel("share of cells missing")
         axes.set_xlim(0, max(0.1, share.max() * 1.05))
 
@@ -204,17 +217,17 @@ def _distributions(table: np.ndarray, values: np.ndarray, columns: Sequence[Colu
 
 
 def _two(panel: Any, seen: np.ndarray, drawn: np.ndarray, column: Column) -> None:
-    panel.set_title(str(column.name)[:26], fontsize=9)
+    panel.set_title(_label(column.name, 26), fontsize=9)
     panel.tick_params(labelsize=7)
     panel.set_yticks([])
     drawn = drawn[np.isfinite(drawn)]
-    if column.discrete or len(np.unique(seen)) <= 12:
+    if column.discrete or (len(np.unique(seen)) <= 12 and np.isin(drawn, seen).all()):
         codes = np.unique(np.concatenate([seen, drawn]))[:12]
         place = np.arange(len(codes))
         panel.bar(place - 0.2, [(seen == c).mean() if len(seen) else 0 for c in codes], 0.4, color=_SEEN, label="observed")
         panel.bar(place + 0.2, [(drawn == c).mean() if len(drawn) else 0 for c in codes], 0.4, color=_DRAWN, label="drawn")
         names = [str(column.categories[int(c)]) if column.categories else f"{c:g}" for c in codes]
-        panel.set_xticks(place, [name[:8] for name in names], rotation=45 if len(names) > 4 else 0, fontsize=6)
+        panel.set_xticks(place, [_label(name, 8) for name in names], rotation=45 if len(names) > 4 else 0, fontsize=6)
         return
     both = np.concatenate([seen, drawn])
     low, high = np.quantile(both, [0.005, 0.995]) if len(both) else (0, 1)
@@ -240,8 +253,8 @@ def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> 
             seen = ~np.isnan(table[:, [a, b]]).any(1)
             for where, colour, name in ((~seen, _DRAWN, "a value drawn"), (seen, _SEEN, "both observed")):
                 panel.scatter(values[0, where, a], values[0, where, b], s=4, alpha=0.5, color=colour, label=name)
-            panel.set_xlabel(str(columns[a].name)[:22], fontsize=8)
-            panel.set_ylabel(str(columns[b].name)[:22], fontsize=8)
+            panel.set_xlabel(_label(columns[a].name, 22), fontsize=8)
+            panel.set_ylabel(_label(columns[b].name, 22), fontsize=8)
             panel.tick_params(labelsize=7)
         panels[0].legend(fontsize=7)
 
@@ -252,7 +265,7 @@ def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> 
 def _surprising(recoverer: Any, part: Any, rows: np.ndarray) -> str:
     found = surprises(recoverer, part, most=12, n_draws=50)
     lines = [
-        (int(rows[s.row]), str(s.column), _text(s.value), _text(s.expected), f"{_text(s.low)} to {_text(s.high)}")
+        (int(rows[s.row]), str(s.column), s.value, s.expected, f"{_short(s.low)} to {_short(s.high)}")
         for s in found
         if s.distance > 3
     ]

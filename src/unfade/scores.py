@@ -48,6 +48,13 @@ def covered(draws: Tensor, truth: Tensor, level: float) -> Tensor:
     return (truth >= low) & (truth <= high)
 
 
+def stretch(draws: Tensor, truth: Tensor, level: float) -> Tensor:
+    """By how much the central interval of draws must be stretched about their mean to hold the truth, entry by entry."""
+    (low, high), mean = central_interval(draws, level), draws.mean(0)
+    above, below = (high - mean).clamp(min=1e-6), (mean - low).clamp(min=1e-6)
+    return torch.maximum((truth - mean) / above, (mean - truth) / below)
+
+
 def coverage_due(level: float, draws: int) -> float:
     """The coverage that draws of the exact posterior give: level (m - 1) / (m + 1)."""
     return level * (draws - 1) / (draws + 1)

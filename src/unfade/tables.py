@@ -121,7 +121,9 @@ def open_container(data: Any, columns: Sequence[Column] | None = None, kinds: di
 
 def take(data: Any, rows: np.ndarray) -> Any:
     """Some rows of a table or array, in the same kind of container."""
-    return _named(data)[rows].to_native() if _is_frame(data) else data[rows]
+    return (
+        _named(data)[rows].to_native() if _is_frame(data) else (data if hasattr(data, "shape") else np.asarray(data))[rows]
+    )
 
 
 def detection_limits(data: Any, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray] | None:

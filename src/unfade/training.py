@@ -61,7 +61,9 @@ class History:
     step: str = ""  # how the step was run
 
     def __str__(self) -> str:
-        taken = self.steps[-1] if self.steps else 0
+        if not self.steps:
+            return f"{self.ended} ({self.seconds:.1f} s)"
+        taken = self.steps[-1]
         return f"{taken} steps in {self.seconds:.1f} s, {self.ended}; step {self.step}"
 
     def add(self, step: int, means: dict[str, float]) -> None:

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from unfade.cells import HeldOut
 from unfade.diagnostics import ColumnNoise, Comparison, column_noise, compare_cells, held_out
+from unfade.errors import InvalidData
 from unfade.linear import LinearEncoder
 from unfade.models import Ensemble
 from unfade.observations import Observations
@@ -93,49 +94,28 @@ def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
     cells = recoverer.held_out_
     if cells is None:
         cells = held_out(clone(recoverer), X, seed=recoverer.seed_)
-    cells = widened(cells, recoverer)
-    simple, columns = compare_cells(cells, seed=recoverer.seed_), check_columns(cells)
-    links = missing_links(cells)
+    if not len(cells):
+        raise InvalidData(
+            "No observed cell could be held out and judged, so nothing can be said. Give more observed cells."
+        )
+    linear = recoverer.posterior_ is not None and isinstance(recoverer.posterior_.each[0].encoder, LinearEncoder)
+    simple = compare_cells(cells, seed=recoverer.seed_, without="linear Gaussian" if linear else "")
+    columns, links = check_columns(cells), missing_links(cells)
     noise = tuple(column_noise(cells, recoverer.noise_)) if _noisy(recoverer) else ()
     verdicts = [
         _calibration(cells),
         _collapse(cells, recoverer.noise_),
         _by_column(columns),
         _against_simple(simple),
-        _convergence(recoverer.histories_),
+        *([] if linear else [_convergence(recoverer.histories_, recoverer.max_steps)]),
         _missingness(links),
         _enough(cells),
-        *_noise(noise),
-        *_latents(recoverer.posterior_, entered),
+        *_noise(noise, stated=not isinstance(recoverer.noise, str)),
+        *([] if linear else _latents(recoverer.posterior_, entered)),
         *_localisation(recoverer.histories_, (recoverer.settings or {}).get("C", 10.0)),
     ]
     order = ("red", "amber", "green")
     return Diagnosis(tuple(sorted(verdicts, key=lambda v: order.index(v.level))), cells, columns, simple, links, noise)
-
-
-def widened(cells: HeldOut, recoverer: Any) -> HeldOut:
-    """Cells as they would be drawn, with the widths that the recoverer learned from others of them.
-
-    Cells are halved by rows: each half is widened as the other asks for. What is said of them is then not what they
-    were fitted to say.
-    """
-    if recoverer.widths_ is None or not len(cells.numbers()):
-        return cells
-    draws = cells.draws.copy()
-    half, number = cells.rows % 2 == 0, ~cells.discrete()[cells.columns]
-    for mine, other in ((half, ~half), (~half, half)):
-        if (other & number).any():
-            where = mine & number
-            centre = draws[:, where].mean(0)
-            draws[:, where] = centre + width_of(cells.only(other & number)) * (draws[:, where] - centre)
-    return HeldOut(cells.rows, cells.columns, cells.values, draws, cells.seen, cells.kinds)
-
-
-def width_of(cells: HeldOut, level: float = 0.9) -> float:
-    """By how much draws must be wider about their mean for these cells to be covered as they should."""
-    low, high = np.quantile(cells.draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    far = np.abs(cells.values - cells.draws.mean(0)) / np.maximum((high - low) / 2, 1e-9 * cells.units())
-    return float(np.clip(np.quantile(far, cells.due(level)), 0.5, 2.0))
 
 
 def spread(cells: HeldOut) -> float:
@@ -176,10 +156,11 @@ def _collapse(cells: HeldOut, noise: Any) -> Verdict:
     numbers = cells.numbers()
     if not len(numbers):
         return Verdict("spread of draws", "green", "there are no numbers to judge it by.", float("nan"))
-    found = spread(numbers)
-    if collapsed(cells, noise):
+    found, plain = spread(numbers), numbers.as_drawn()
+    if collapsed(plain, noise):  # before draws were widened: that cannot bring back what was lost
+        found = spread(plain)
         if found >= COLLAPSED:
-            found = spread_beneath_noise(numbers, noise)[0]
+            found = spread_beneath_noise(plain, noise)[0]
         says = f"draws have collapsed: they hold {found:.0%} of the spread that held-out cells ask for."
         return Verdict("spread of draws", "red", says, found, "Do not use intervals; fit again by method 'tae'.")
     says = f"draws are as wide as their errors ask for ({found:.0%})."
@@ -225,6 +206,8 @@ def check_columns(cells: HeldOut, level: float = 0.9) -> tuple[ColumnCheck, ...]
 
 def _by_column(columns: Sequence[ColumnCheck]) -> Verdict:
     off = [column for column in columns if column.finding != "as it should be"]
+    if not columns:
+        return Verdict("column by column", "amber", f"no column has {_LEAST} held-out cells, so none can be judged.", 0.0)
     if not off:
         says = f"intervals of all {len(columns)} columns with {_LEAST} held-out cells or more cover as chance explains."
         return Verdict("column by column", "green", says, 0.0)
@@ -249,8 +232,9 @@ def _against_simple(simple: Comparison) -> Verdict:
     return Verdict("beside simple methods", "green", says, gain)
 
 
-def _convergence(histories: Sequence[History]) -> Verdict:
-    stages = [history for history in histories if history.steps]
+def _convergence(histories: Sequence[History], max_steps: int | None = None) -> Verdict:
+    """By the longest stage."""
+    stages = sorted((history for history in histories if history.steps), key=lambda history: -history.steps[-1])
     if not stages:
         return Verdict("training", "green", "there was nothing to train.", float("nan"))
     short = [h for h in stages if h.interrupted or h.ended.startswith("out of time")]
@@ -262,7 +246,8 @@ def _convergence(histories: Sequence[History]) -> Verdict:
     total = sum(history.steps[-1] for history in stages)
     if stages[0].ended == "ran all steps" and rise > 0.02:
         says = f"took all {total} steps and was still rising ({rise:.0%} of its rise came in the last fifth)."
-        return Verdict("training", "amber", says, rise, "Give it more: training=TrainingConfig(steps=20000).")
+        more = "training=TrainingConfig(steps=20000)" if max_steps is None else f"max_steps={4 * max_steps}"
+        return Verdict("training", "amber", says, rise, f"Give it more: {more}.")
     says = f"took {total} steps and had levelled out ({rise:.0%} of its rise came in the last fifth)."
     return Verdict("training", "green", says, rise)
 
@@ -286,7 +271,9 @@ def missing_links(cells: HeldOut) -> tuple[MissingLink, ...]:
     table = table[np.random.default_rng(0).permutation(len(table))[:20_000]]
     missing = np.isnan(table)
     candidates = [j for j in range(table.shape[1]) if _LEAST <= missing[:, j].sum() <= len(table) - _LEAST][:200]
-    others = [k for k in range(table.shape[1]) if not cells.discrete()[k] and np.nanstd(table[:, k]) > 0][:200]
+    known = (~missing).sum(0) >= 2
+    numbers = np.nonzero(known & ~cells.discrete())[0].tolist()
+    others = [k for k in numbers if np.nanstd(table[:, k]) > 0][:200]
     bar = NormalDist().inv_cdf(1 - 0.01 / 2 / max(1, len(candidates) * len(others)))
     for j in candidates:
         gone, there = table[missing[:, j]][:, others], table[~missing[:, j]][:, others]
@@ -330,8 +317,8 @@ def _noisy(recoverer: Any) -> bool:
     return recoverer.noise_ is not None and bool(np.any(np.asarray(recoverer.noise_) > 0))
 
 
-def _noise(noise: Sequence[ColumnNoise]) -> list[Verdict]:
-    if not noise:
+def _noise(noise: Sequence[ColumnNoise], stated: bool) -> list[Verdict]:
+    if not noise or stated:
         return []
     lost = [str(column.column) for column in noise if not column.told]
     if not lost:
@@ -347,7 +334,7 @@ def _noise(noise: Sequence[ColumnNoise]) -> list[Verdict]:
 
 def _latents(posterior: Ensemble | None, entered: Observations) -> list[Verdict]:
     """How many latent variables carry something about the sample; networks only."""
-    if posterior is None or isinstance(posterior.each[0].encoder, LinearEncoder):
+    if posterior is None:
         return []
     with torch.no_grad():
         means = posterior.each[0].latent(entered).base_dist.loc

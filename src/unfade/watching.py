@@ -11,7 +11,7 @@ from unfade.corruption import Corruption
 from unfade.models import PosteriorLVM
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
-from unfade.scores import central_interval, coverage_due, crps
+from unfade.scores import coverage_due, crps, stretch
 from unfade.stepping import Trained
 from unfade.training import History, OnStep, Progress, Run, train_many
 
@@ -31,39 +31,51 @@ class Split:
 
     @torch.no_grad()
     def predict(self, posteriors: Sequence[PosteriorLVM], refine: int = 0) -> Tensor:
-        """Draws of what would be observed, (draws, rows, *event): twenty by each posterior, noise included."""
+        """Draws of the clean values, (draws, rows, features): twenty by each posterior."""
         normals = generator_normals(torch.Generator(self.given.values.device).manual_seed(self.seed))
         parts, height = [], 64 if self.given.values.device.type == "cpu" else 1024
         for start in range(0, len(self.given), height):
-            y, observed = self.given[start : start + height], self.held.observed[start : start + height]
-            drawn = []
-            for posterior in posteriors:
-                x = posterior.draw(y, 20, normals, posterior.source(y, min(refine, 50), normals))
-                drawn.append(posterior.corruption.corrupt(x, observed, normals).values)
+            y = self.given[start : start + height]
+            drawn = [each.draw(y, 20, normals, each.source(y, min(refine, 50), normals)) for each in posteriors]
             parts.append(torch.cat(drawn))
         return torch.cat(parts, 1)
 
-    def crps(self, predicted: Tensor) -> float:
-        """Mean CRPS of predictions of the held-out cells."""
-        return float(crps(predicted, self.held.values)[self.held.observed].mean())
+    @torch.no_grad()
+    def observed(self, clean: Tensor, corruption: Corruption) -> Tensor:
+        """What would be observed of clean values: with noise, and the value of the interval they fall in."""
+        normals = generator_normals(torch.Generator(clean.device).manual_seed(self.seed + 1))
+        return corruption.corrupt(clean, self.held.observed.to(clean.device), normals).values
+
+    def crps(self, clean: Tensor, corruption: Corruption) -> float:
+        """Mean CRPS of predictions of the held-out cells, noise included."""
+        return float(crps(self.observed(clean, corruption), self.held.values)[self.held.observed].mean())
 
 
-def widths(split: Split, predicted: Tensor, fine: Tensor, level: float = 0.9, least: int = 100) -> Tensor:
+def widths(
+    split: Split, clean: Tensor, corruption: Corruption, fine: Tensor, rows: Tensor | None = None, level: float = 0.9
+) -> Tensor:
     """By how much draws of each feature must be wider about their mean for held-out cells to be covered as they should.
 
-    The quantile, over the cells of a feature, of their distance from the mean in half-widths of the central interval
-    (split conformal prediction); of all cells together where a feature has fewer than `least`. Never less than half or
-    more than twice as wide. Features that are not `fine` (categories, a handful of values) are left as they are.
+    The quantile, over the cells of a feature, of how far their central interval must be stretched to hold what was
+    observed (split conformal prediction); of all cells together where a feature has fewer than a hundred; 1 where there
+    are fewer than fifty in all. With noise, which is not to be stretched, it is what the clean draws need for that.
+    Never less than half or more than twice as wide. Features that are not `fine` (categories, a handful of values) are
+    left as they are. rows: those to go by, all where not given.
     """
-    held, values = (split.held.observed & fine.to(split.held.observed.device)).to(predicted.device), split.held.values
-    (low, high), share = central_interval(predicted, level), coverage_due(level, len(predicted))
-    far = (values.to(predicted.device) - predicted.mean(0)).abs() / ((high - low) / 2).clamp(min=1e-6)
+    held = split.held.observed.cpu() & fine
+    if rows is not None:
+        held = held & rows[:, None]
+    y, noise = split.observed(clean, corruption), corruption.std.detach().cpu().expand(len(fine)).square()
+    far, spread = stretch(y, split.held.values.to(y.device), level).cpu(), clean.var(0).cpu()
     found = torch.ones(len(fine))
-    if held.any():
-        common = far[held].quantile(share)
-        for j in fine.nonzero().flatten().tolist():
-            cells = far[held[:, j], j]
-            found[j] = cells.quantile(share) if len(cells) >= least else common
+    if held.sum() < 50:
+        return found
+    for j in fine.nonzero().flatten().tolist():
+        enough = held[:, j].sum() >= 100
+        cells, own = (far[held[:, j], j], spread[held[:, j], j]) if enough else (far[held], spread[held])
+        share = min(1.0, coverage_due(level, len(clean)) * (1 + 1 / len(cells)))
+        total, variance = cells.sort().values[min(len(cells) - 1, int(share * len(cells)))].square(), own.mean() + 1e-12
+        found[j] = ((total * (variance + noise[j]) - noise[j]) / variance).clamp(min=0).sqrt()
     return found.clamp(0.5, 2.0)
 
 
@@ -117,7 +129,7 @@ def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None =
         return splits[id(run.obs)].predict([other.posterior for other in runs if other.obs is run.obs], refine)
 
     def score(run: Run) -> float:
-        return splits[id(run.obs)].crps(predict(run))
+        return splits[id(run.obs)].crps(predict(run), run.posterior.corruption)
 
     def watch(progress: Progress) -> bool:
         if progress.step < 1.25 * max(scores, default=0) and progress.step < progress.steps:

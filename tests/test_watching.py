@@ -1,0 +1,55 @@
+"""Held-out cells, and what draws need to cover them."""
+
+import pytest
+import torch
+
+from unfade.corruption import GaussianNoise
+from unfade.observations import Observations
+from unfade.scores import covered, stretch
+from unfade.watching import Split, widths
+
+
+def split(values):
+    """All cells held out, nothing to go by."""
+    nothing = Observations(torch.zeros_like(values), torch.zeros_like(values, dtype=torch.bool))
+    return Split(nothing, torch.arange(len(values)), nothing, Observations(values, ~nothing.observed), seed=0)
+
+
+def normals(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_an_interval_that_is_stretched_so_far_just_holds_the_truth():
+    draws, truth = normals(50, 300).exp(), normals(300, seed=1).exp()
+    far, mean = stretch(draws, truth, 0.9), draws.mean(0)
+    wider, narrower = (mean + share * far * (draws - mean) for share in (1.001, 0.999))
+    assert covered(wider, truth, 0.9).all()
+    assert not covered(narrower, truth, 0.9).any()
+
+
+@pytest.mark.parametrize("shape", ["normal", "skewed"])
+@pytest.mark.parametrize("share", [1.0, 0.7])
+def test_widths_are_what_draws_lack(share, shape):
+    bend = torch.exp if shape == "skewed" else lambda x: x
+    values, draws = bend(normals(4000, 2)), bend(normals(60, 4000, 2, seed=1))
+    draws = draws.mean(0) + share * (draws - draws.mean(0))
+    found = widths(split(values), draws, GaussianNoise(torch.zeros(2)), torch.tensor([True, True]))
+    assert found == pytest.approx(1 / share, rel=0.1)
+
+
+def test_noise_is_not_stretched():
+    """Clean draws of half their spread: they must be twice as wide, though what is observed is only 1.26 times."""
+    clean, noise = 2 * normals(6000, 1), 2.0
+    values, draws = clean + noise * normals(6000, 1, seed=1), normals(60, 6000, 1, seed=2)
+    found = widths(split(values), draws, GaussianNoise(torch.tensor([noise])), torch.tensor([True]))
+    assert found == pytest.approx(2.0, rel=0.08)
+
+
+def test_few_cells_and_coarse_features_change_nothing():
+    values, draws = normals(20, 2), 0.1 * normals(60, 20, 2, seed=1)
+    exact = GaussianNoise(torch.zeros(2))
+    assert widths(split(values), draws, exact, torch.tensor([True, True])).tolist() == [1, 1]
+    values, draws = normals(300, 2), 0.6 * normals(60, 300, 2, seed=1)
+    found = widths(split(values), draws, exact, torch.tensor([True, False]))
+    assert found[0] > 1.3
+    assert found[1] == 1
