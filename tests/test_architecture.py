@@ -33,6 +33,7 @@ ORDER = [
     "storage",
     "files",
     "progress",
+    "packing",
     "estimator",
     "evaluation",
     "diagnostics",

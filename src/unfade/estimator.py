@@ -6,7 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,29 +19,27 @@ from torch import Tensor
 
 from unfade import observations, storage
 from unfade.cells import HeldOut
-from unfade.corruption import Corruption, GaussianNoise
+from unfade.corruption import Corruption
 from unfade.door import matched, model_space, with_limits
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
-from unfade.linear import LinearDecoder, blank_factors, linear_posterior
 from unfade.methods import (
     METHODS,
     Architecture,
     Task,
     architecture_for,
-    build_posterior,
     fit_ensembles,
     members_for,
     training_for,
 )
-from unfade.models import Ensemble, PosteriorLVM
-from unfade.observations import Observations, Scaling, as_observations
+from unfade.observations import Observations, as_observations
+from unfade.packing import packed, unpacked
 from unfade.progress import progress_bar
-from unfade.recording import Recording, recording
+from unfade.recording import recording
 from unfade.spaces import ModelSpace
 from unfade.tables import Column, Container, open_container
-from unfade.training import History, OnStep, TrainingConfig
+from unfade.training import OnStep, TrainingConfig
 from unfade.watching import Split, widths
 
 
@@ -286,91 +284,16 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as one file (safetensors and JSON), whole or not at all."""
         check_is_fitted(self)
-        space, posterior = self.space_, self.posterior_
-        tensors = {"centre": space.scaling.centre, "scale": space.scaling.scale, "logged": space.scaling.logged}
-        tensors |= {"modelled": space.modelled, "fill": space.fill, "whole": space.whole, "bounds": space.bounds}
-        tensors |= {f"steps.{entry}": values for entry, values in space.steps.items()}
-        if self.widths_ is not None:
-            tensors["widths"] = self.widths_
-        if posterior is not None:
-            tensors |= {f"posterior.{name}": value.cpu() for name, value in posterior.state_dict().items()}
-        meta = {
-            "parameters": _to_json({**self.get_params(deep=False), "random_state": self.seed_, "device": "auto"}),
-            "seed": self.seed_,
-            "event_shape": space.event_shape,
-            "spread": space.spread,
-            "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])] or None,
-            "columns": self.columns_ and [asdict(column) for column in self.columns_],
-            "levels": list(space.levels.items()),
-            "limited": space.limited,
-            "noise": _to_json(self.noise_),
-            "architecture": asdict(self.architecture_),
-            "histories": [asdict(history) for history in self.histories_],
-            "posterior": posterior and {
-                "members": len(posterior.each),
-                "conditioned": posterior.each[0].conditioned,
-                "infer_noise": posterior.each[0].unknowns is not None,
-                "model": posterior.each[0].model is not None,
-                "linear": isinstance(posterior.each[0].decoder, LinearDecoder),
-            },
-        }  # fmt: skip
-        storage.save(path, tensors, meta)
+        storage.save(path, *packed(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Recoverer":
         """Read a model that `save` wrote. Executes nothing; draws equal those before saving, bit for bit."""
         tensors, meta = storage.load(path)
         try:
-            return cls._rebuild(tensors, meta)
+            return unpacked(cls, tensors, meta)
         except (KeyError, TypeError, RuntimeError, ValueError, AttributeError, IndexError) as error:
             raise InvalidFile(f"{path} is damaged: its parts do not fit together ({error}). Save it again.") from None
-
-    @classmethod
-    def _rebuild(cls, tensors: dict[str, Tensor], meta: dict[str, Any]) -> "Recoverer":
-        parameters = dict(meta["parameters"])
-        for name, kind in (("architecture", Architecture), ("training", TrainingConfig)):
-            parameters[name] = _from_json(kind, parameters[name])
-        rec = cls(**parameters)
-        rec.seed_ = meta["seed"]
-        scaling = Scaling(tensors["centre"], tensors["scale"], tensors["logged"])
-        steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
-        rec.space_ = ModelSpace(
-            tuple(meta["event_shape"]), scaling, tensors["modelled"], tensors["fill"], meta["spread"],
-            dict(sorted(steps.items())), dict(meta["levels"]), tuple(meta["limited"]), tensors["whole"], tensors["bounds"],
-        )  # fmt: skip
-        columns = meta["columns"]
-        rec.columns_ = columns and tuple(Column(**{**c, "categories": tuple(c["categories"])}) for c in columns)
-        rec.n_features_in_ = rec.space_.event_shape[0]
-        if meta["feature_names"]:
-            rec.feature_names_in_ = np.asarray(meta["feature_names"], dtype=object)
-        rec.noise_ = np.asarray(meta["noise"]) if isinstance(meta["noise"], list) else meta["noise"]
-        rec.widths_, rec.held_out_ = tensors.get("widths"), None
-        rec.architecture_ = _from_json(Architecture, meta["architecture"])
-        rec.histories_ = [History(**history) for history in meta["histories"]]
-        state = {name.removeprefix("posterior."): value for name, value in tensors.items() if name.startswith("posterior.")}
-        rec.posterior_ = rec._rebuild_posterior(state, **meta["posterior"]) if meta["posterior"] else None
-        return rec
-
-    def _rebuild_posterior(
-        self, state: dict[str, Tensor], members: int, conditioned: bool, infer_noise: bool, model: bool, linear: bool
-    ) -> Ensemble:
-        space = self.space_
-        exact = state["members.0.corruption.exact" if space.plain else "members.0.corruption.noise.exact"]
-
-        def built() -> PosteriorLVM:
-            noise = GaussianNoise(torch.where(exact, 0.0, 1.0))
-            corruption: Corruption = noise
-            if not space.plain:
-                corruption = Recording(noise, space.features, space.model_steps(), space.groups)
-            if linear:
-                return linear_posterior(blank_factors(space.features), corruption)
-            return build_posterior(self.architecture_, space.features, corruption, conditioned, infer_noise)
-
-        ensemble = Ensemble([built() for _ in range(members)])
-        for member in ensemble.each:
-            member.model = built() if model else None
-        ensemble.load_state_dict(state)
-        return ensemble.requires_grad_(False).eval().to(self._device())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -542,16 +465,3 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if device.type == "cuda" and not gpu:
             raise InvalidData(f"device {self.device!r} was asked for, but there is no GPU here. Use 'auto' or 'cpu'.")
         return device
-
-
-def _to_json(value: Any) -> Any:
-    if isinstance(value, (Architecture, TrainingConfig)):
-        return asdict(value)
-    if isinstance(value, dict):
-        return {name: _to_json(part) for name, part in value.items()}
-    plain = value is None or isinstance(value, (str, int, float))
-    return value if plain else np.asarray(value).tolist()
-
-
-def _from_json(kind: Any, value: dict[str, Any] | None) -> Any:
-    return value and kind(**{name: tuple(part) if isinstance(part, list) else part for name, part in value.items()})

@@ -1,0 +1,113 @@
+"""A fitted Recoverer as tensors and JSON, and back: what a model file holds."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unfade.corruption import Corruption, GaussianNoise
+from unfade.linear import LinearDecoder, blank_factors, linear_posterior
+from unfade.methods import Architecture, build_posterior
+from unfade.models import Ensemble, PosteriorLVM
+from unfade.observations import Scaling
+from unfade.recording import Recording
+from unfade.spaces import ModelSpace
+from unfade.tables import Column
+from unfade.training import History, TrainingConfig
+
+
+def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Everything that a fitted recoverer needs to draw."""
+    space, posterior = rec.space_, rec.posterior_
+    tensors = {"centre": space.scaling.centre, "scale": space.scaling.scale, "logged": space.scaling.logged}
+    tensors |= {"modelled": space.modelled, "fill": space.fill, "whole": space.whole, "bounds": space.bounds}
+    tensors |= {f"steps.{entry}": values for entry, values in space.steps.items()}
+    if rec.widths_ is not None:
+        tensors["widths"] = rec.widths_
+    if posterior is not None:
+        tensors |= {f"posterior.{name}": value.cpu() for name, value in posterior.state_dict().items()}
+    meta = {
+        "parameters": _to_json({**rec.get_params(deep=False), "random_state": rec.seed_, "device": "auto"}),
+        "seed": rec.seed_,
+        "event_shape": space.event_shape,
+        "spread": space.spread,
+        "feature_names": [str(name) for name in getattr(rec, "feature_names_in_", [])] or None,
+        "columns": rec.columns_ and [asdict(column) for column in rec.columns_],
+        "levels": list(space.levels.items()),
+        "limited": space.limited,
+        "noise": _to_json(rec.noise_),
+        "architecture": asdict(rec.architecture_),
+        "histories": [asdict(history) for history in rec.histories_],
+        "posterior": posterior and {
+            "members": len(posterior.each),
+            "conditioned": posterior.each[0].conditioned,
+            "infer_noise": posterior.each[0].unknowns is not None,
+            "model": posterior.each[0].model is not None,
+            "linear": isinstance(posterior.each[0].decoder, LinearDecoder),
+        },
+    }  # fmt: skip
+    return tensors, meta
+
+
+def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any:
+    """A fitted recoverer of that class."""
+    parameters = dict(meta["parameters"])
+    for name, config in (("architecture", Architecture), ("training", TrainingConfig)):
+        parameters[name] = _from_json(config, parameters[name])
+    rec = kind(**parameters)
+    rec.seed_ = meta["seed"]
+    scaling = Scaling(tensors["centre"], tensors["scale"], tensors["logged"])
+    steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
+    rec.space_ = ModelSpace(
+        tuple(meta["event_shape"]), scaling, tensors["modelled"], tensors["fill"], meta["spread"],
+        dict(sorted(steps.items())), dict(meta["levels"]), tuple(meta["limited"]), tensors["whole"], tensors["bounds"],
+    )  # fmt: skip
+    columns = meta["columns"]
+    rec.columns_ = columns and tuple(Column(**{**c, "categories": tuple(c["categories"])}) for c in columns)
+    rec.n_features_in_ = rec.space_.event_shape[0]
+    if meta["feature_names"]:
+        rec.feature_names_in_ = np.asarray(meta["feature_names"], dtype=object)
+    rec.noise_ = np.asarray(meta["noise"]) if isinstance(meta["noise"], list) else meta["noise"]
+    rec.widths_, rec.held_out_ = tensors.get("widths"), None
+    rec.architecture_ = _from_json(Architecture, meta["architecture"])
+    rec.histories_ = [History(**history) for history in meta["histories"]]
+    state = {name.removeprefix("posterior."): value for name, value in tensors.items() if name.startswith("posterior.")}
+    rec.posterior_ = _posterior(rec, state, **meta["posterior"]) if meta["posterior"] else None
+    return rec
+
+
+def _posterior(
+    rec: Any, state: dict[str, Tensor], members: int, conditioned: bool, infer_noise: bool, model: bool, linear: bool
+) -> Ensemble:
+    space = rec.space_
+    exact = state["members.0.corruption.exact" if space.plain else "members.0.corruption.noise.exact"]
+
+    def built() -> PosteriorLVM:
+        noise = GaussianNoise(torch.where(exact, 0.0, 1.0))
+        corruption: Corruption = noise
+        if not space.plain:
+            corruption = Recording(noise, space.features, space.model_steps(), space.groups)
+        if linear:
+            return linear_posterior(blank_factors(space.features), corruption)
+        return build_posterior(rec.architecture_, space.features, corruption, conditioned, infer_noise)
+
+    ensemble = Ensemble([built() for _ in range(members)])
+    for member in ensemble.each:
+        member.model = built() if model else None
+    ensemble.load_state_dict(state)
+    return ensemble.requires_grad_(False).eval().to(rec._device())
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, (Architecture, TrainingConfig)):
+        return asdict(value)
+    if isinstance(value, dict):
+        return {name: _to_json(part) for name, part in value.items()}
+    plain = value is None or isinstance(value, (str, int, float))
+    return value if plain else np.asarray(value).tolist()
+
+
+def _from_json(kind: Any, value: dict[str, Any] | None) -> Any:
+    return value and kind(**{name: tuple(part) if isinstance(part, list) else part for name, part in value.items()})
