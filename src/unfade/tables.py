@@ -196,7 +196,8 @@ def _guessed(series: Any, name: str) -> Column:
     if dtype in (nw.Date, nw.Datetime):
         return Column(name, "date")
     if dtype == nw.Enum or _is_ordered(series):
-        return Column(name, "ordered", tuple(series.cat.get_categories().to_list()))
+        known = getattr(dtype, "categories", None)  # of narwhals' Enum
+        return Column(name, "ordered", tuple(series.cat.get_categories().to_list() if known is None else known))
     values = _values(series)
     if all(isinstance(value, bool) for value in values):
         return Column(name, "boolean")
