@@ -120,7 +120,7 @@ def test_ray_gives_what_one_process_gives(table, model, wanted, monkeypatch):
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False, object_store_memory=10**8)
     try:
         dataset = ray.data.from_arrow([table.slice(start, 50) for start in range(0, ROWS, 50)])
-        found = recover(dataset, model, DRAWS, seed=5, id_column="number", batch_size=32)
+        found = recover(dataset, recover_batch(model, DRAWS, 5, "number"), batch_size=32)
         parts = ray.get(found.to_arrow_refs())
     finally:
         ray.shutdown()
@@ -136,11 +136,11 @@ def test_dask_gives_what_one_process_gives(table, model, wanted, partitions):
 
     pandas = pytest.importorskip("pandas")
     frame = dd.from_pandas(table.to_pandas(), npartitions=partitions)
-    found = recover(frame, model, DRAWS, seed=5, id_column="number")
+    found = recover(frame, recover_batch(model, DRAWS, 5, "number"))
     assert list(found.columns) == wanted.column_names
     done = found.compute(scheduler="threads").sort_values(["draw", "number"], ignore_index=True)
     pandas.testing.assert_frame_equal(done, in_order(wanted).to_pandas(), check_exact=True, check_dtype=False)
-    mean = recover(frame, model, id_column="number").compute(scheduler="sync")
+    mean = recover(frame, recover_batch(model, id_column="number")).compute(scheduler="sync")
     assert mean.index.equals(table.to_pandas().index)
     assert not mean.isna().any().any()
 
@@ -162,7 +162,7 @@ def test_spark_is_given_a_function_of_batches(table, rec, model):
     from unfade.engines.spark import recover
 
     data = table.drop_columns(["number"])
-    found = recover(FrameOfBatches(data.to_batches(max_chunksize=64)), model)
+    found = recover(FrameOfBatches(data.to_batches(max_chunksize=64)), recover_batch(model))
     assert found.combine_chunks().equals(rec.transform(data).combine_chunks())
 
 
@@ -176,7 +176,9 @@ def test_spark_gives_what_one_process_gives(table, model, wanted):
     session = SparkSession.builder.master("local[2]").getOrCreate()
     try:
         frame = session.createDataFrame(table.to_pandas().astype(object).where(table.to_pandas().notna(), None))
-        found = pa.Table.from_pandas(recover(frame, model, DRAWS, 5, "number").toPandas(), preserve_index=False)
+        found = pa.Table.from_pandas(
+            recover(frame, recover_batch(model, DRAWS, 5, "number")).toPandas(), preserve_index=False
+        )
     finally:
         session.stop()
     assert in_order(found.select(wanted.column_names).cast(wanted.schema)).equals(in_order(wanted))

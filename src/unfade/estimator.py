@@ -422,17 +422,16 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             drawn = [self.space_.leave(y[None], given, self._exact())[0][hidden] for y in split.observed(x, noise)]
             return torch.stack(drawn).double().numpy()
 
-        for half in (rows % 2 == 0, rows % 2 == 1):
-            if self.widths_ is not None:
-                factors = widths(split, clean, noise, self.space_.fine, ~half)
-                mean = clean[:, half].mean(0)
-                wider[:, half] = mean + factors * (clean[:, half] - mean)
+        for half in () if self.widths_ is None else (rows % 2 == 0, rows % 2 == 1):
+            factors, mean = widths(split, clean, noise, self.space_.fine, ~half), clean[:, half].mean(0)
+            wider[:, half] = mean + factors * (clean[:, half] - mean)
         seen = np.where(obs.observed, obs.values, np.nan).reshape(len(obs), -1).astype(float)
         where, columns = hidden.flatten(1).nonzero().T.numpy()
         places = rows.numpy()[where]
         values = seen[places, columns]
         seen[places, columns] = np.nan
-        return HeldOut(places, columns, values, cells(wider), seen, container.columns, cells(clean)).judged()
+        plain = None if self.widths_ is None else cells(clean)
+        return HeldOut(places, columns, values, cells(wider), seen, container.columns, plain).judged()
 
     def _exact(self) -> Tensor:
         """Which modelled entries are observed without noise, (features,)."""

@@ -1,24 +1,14 @@
-"""Dask: `recover(frame, "model.unfade", draws=20, id_column="row")` gives a dask frame of the recovered rows."""
+"""Dask: `recover(frame, recover_batch("model.unfade", draws=20, id_column="row"))` gives a frame of the recovered rows."""
 
-import os
 from typing import Any
 
 import numpy as np
 
-from unfade.engines import BatchRecoverer, recover_batch
-from unfade.estimator import Recoverer
+from unfade.engines import BatchRecoverer
 
 
-def recover(
-    frame: Any,
-    model: Recoverer | str | os.PathLike[str],
-    draws: int = 0,
-    seed: int = 0,
-    id_column: str | None = None,
-    refine: int | str | None = None,
-) -> Any:
+def recover(frame: Any, function: BatchRecoverer) -> Any:
     """Recover a `dask.dataframe`, partition by partition; its index stays, and is repeated for each draw."""
-    function = recover_batch(model, draws, seed, id_column, refine)
     return frame.map_partitions(_recover, function, meta=_recover(frame._meta.iloc[:0], function))
 
 

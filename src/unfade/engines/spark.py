@@ -1,26 +1,17 @@
-"""Spark: `recover(frame, "model.unfade", draws=20, id_column="row")` gives a Spark frame of the recovered rows."""
+"""Spark: `recover(frame, recover_batch("model.unfade", draws=20, id_column="row"))` gives a frame of the recovered rows."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from unfade.engines import recover_batch
-from unfade.estimator import Recoverer
+from unfade.engines import BatchRecoverer
 
 
-def recover(
-    frame: Any,
-    model: Recoverer | str | os.PathLike[str],
-    draws: int = 0,
-    seed: int = 0,
-    id_column: str | None = None,
-    refine: int | str | None = None,
-) -> Any:
+def recover(frame: Any, function: BatchRecoverer) -> Any:
     """Recover a `pyspark.sql.DataFrame` by `mapInArrow`: types stay, and draws have a first column `draw`."""
-    function, schema = recover_batch(model, draws, seed, id_column, refine), frame.schema
-    if draws:
+    schema = frame.schema
+    if function.draws:
         from pyspark.sql.types import LongType, StructField, StructType
 
         schema = StructType([StructField("draw", LongType(), False), *schema.fields])
