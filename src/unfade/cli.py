@@ -149,7 +149,11 @@ def recover(
     model: Model = None,
     save: Annotated[Path | None, typer.Option(help="Save the fitted model here.")] = None,
     memory: Annotated[str, typer.Option(help="What data may take at a time, if -o is a folder.")] = "2GB",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a folder that was not finished.")] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder in which training keeps what it has reached; empty again at the end.")
+    ] = None,
+    checkpoint_every: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 60.0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from what a stopped run has left.")] = False,
     refine: Annotated[int | None, typer.Option(help="Candidates a draw is chosen from; 0: plain draws, faster.")] = None,
     seed: Seed = 0,
     max_steps: MaxSteps = None,
@@ -159,6 +163,7 @@ def recover(
     debug: Debug = False,
 ) -> None:
     """Fill and clean a file: fit on it (or take a fitted model), write the posterior mean, and draws if asked."""
+    from unfade.checkpoints import Checkpoint
     from unfade.files import column_names, count_missing, long_table, read_table, write_table
 
     with _command(quiet, as_json, debug) as out:
@@ -166,14 +171,15 @@ def recover(
         if draws is not None and draws < 1:
             raise InvalidData(f"--draws must be at least 1, got {draws}.")
         how = _how(seed, method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
+        keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
         if not output.suffix:
             if draws_to is not None or report is not None:
                 raise InvalidData(f"-o {output} is a folder, which holds the draws too: leave --draws-to and --report out.")
-            return _recover_into_folder(out, data, output, how, model, save, draws, refine, seed, memory, resume)
+            return _recover_into_folder(out, data, output, how, model, save, draws, refine, seed, memory, resume, keeper)
         _check_paths(data, output, draws_to, save, report)
         table = read_table(data)
         _check_fits(data, table, output, draws_to)
-        rec = _fitted(out, lambda rec: rec.fit(table), model, how)
+        rec = _fitted(out, lambda rec: rec.fit(table, checkpoint=keeper), model, how)
         rec.refine = rec.refine if refine is None else refine
         clean, draws = rec.transform(table), draws or 20
         completed = rec.sample(table, draws, seed=seed) if draws_to else None
@@ -184,6 +190,8 @@ def recover(
             rec.save(save)
         if report is not None:
             rec.report(report, table, completed)
+        if keeper is not None and not rec.interrupted_:
+            keeper.clear()
         missing, left = count_missing(table), count_missing(clean)
         seconds = time.monotonic() - started
         level = _readable(rec.noise_, column_names(table))
@@ -252,6 +260,7 @@ def _recover_into_folder(
     seed: int,
     memory: str,
     resume: bool,
+    checkpoint: Any,
 ) -> None:
     """The same for files larger than memory: fitted on a sample, written part by part."""
     from unfade.storage import check_writable
@@ -263,12 +272,14 @@ def _recover_into_folder(
             check_writable(path)
     if model is None and resume and kept.exists():
         model, how = kept, _how(seed)  # what a run that was stopped had fitted
-    rec = _fitted(out, lambda rec: fit_stream(rec, data, memory, seed), model, how)
+    rec = _fitted(out, lambda rec: fit_stream(rec, data, memory, seed, checkpoint), model, how)
     for path in (save, kept if model is None else None):
         if path is not None:
             rec.save(path)
     recover_stream(rec, data, folder, draws or 0, refine, seed, memory, resume=resume)
     kept.unlink(missing_ok=True)
+    if checkpoint is not None:
+        checkpoint.clear()
     seconds = time.monotonic() - started
     out.say(f"{data}: recovered in {seconds:.0f} s\n  recovered data: {folder / 'clean.parquet'}")
     if draws:

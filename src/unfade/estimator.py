@@ -19,6 +19,7 @@ from torch import Tensor
 
 from unfade import observations, storage
 from unfade.cells import HeldOut
+from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption
 from unfade.door import matched, model_space, with_limits
 from unfade.drawing import draw_blocks, mean_blocks
@@ -159,10 +160,13 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, *, on_step: OnStep | None = None) -> "Recoverer":
+    def fit(
+        self, X: Any, y: Any = None, *, on_step: OnStep | None = None, checkpoint: Checkpoint | None = None
+    ) -> "Recoverer":
         """Train on corrupted data alone. X: (samples, *event), NaN = missing; y is ignored.
 
         on_step: is told of the progress in place of the progress bar; True ends a stage, an exception the fit.
+        checkpoint: where to keep what training has reached, and to go on from if it was stopped.
         """
         self._check_parameters()
         obs, container = self._door(X, reset=True)
@@ -184,6 +188,10 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
             linear=self.method == "tae" and not (self.settings or self.architecture or space.limited),
         )
+        if checkpoint is not None:
+            said = {**self.get_params(deep=False), "random_state": seed, "verbose": 0, "device": self._device().type}
+            checkpoint.begin(storage.digest(storage.FORMAT, tuple(task.obs.parts()), said, task.training, members))
+            task.checkpoint = checkpoint
         with progress_bar(self.verbose > 0 and on_step is None) as bar:
             task.on_step = on_step or bar
             posterior = fit_ensembles(self.method, [task], settings, members)[0] if space.features else None

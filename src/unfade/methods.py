@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unfade.checkpoints import Checkpoint
 from unfade.conditionals import Gaussian
 from unfade.corruption import Corruption
 from unfade.errors import InvalidData
@@ -121,7 +122,7 @@ class Task:
     refine: candidates that draws are chosen from, used where held-out cells are predicted. deadline: by
     time.monotonic(); each stage takes its share of the time that is left. linear: whether a linear model may take
     the place of networks. split, predicted: cells that were held out to find how long to train, and draws of their clean
-    values.
+    values. checkpoint: keeps what training has reached.
     """
 
     obs: Observations
@@ -138,6 +139,7 @@ class Task:
     linear: bool = False
     split: Split | None = None
     predicted: Tensor | None = None
+    checkpoint: Checkpoint | None = None
 
     @property
     def features(self) -> int:
@@ -381,14 +383,14 @@ def _train(tasks: Sequence[Task], stages: Sequence[Stage]) -> None:
     first, now = tasks[0], time.monotonic()
     runs = [task.run_of(stage, now) for task, stage in zip(tasks, stages, strict=True)]
     if stages[0].watched and not first.fixed_steps:
-        watched = train_watched(runs, first.refine, first.on_step)
+        watched = train_watched(runs, first.refine, first.on_step, first.checkpoint)
         histories = watched.histories
         for task in tasks:
             task.training = replace(task.training, steps=watched.steps)
         for task, split, predicted in zip(tasks, watched.splits, watched.predicted, strict=False):
             task.split, task.predicted = split, predicted
     else:
-        histories = [[history] for history in train_many(runs, first.on_step)]
+        histories = [[history] for history in train_many(runs, first.on_step, checkpoint=first.checkpoint)]
     for task, found in zip(tasks, histories, strict=True):
         task.keep(found)
 

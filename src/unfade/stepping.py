@@ -171,6 +171,16 @@ class Stepper:
                 parameter = model.get_parameter(name)
                 parameter.data = parameter.data.clone()
 
+    def state(self) -> dict[str, Tensor]:
+        """What there is to keep between two stretches."""
+        kept = {"flat": self.flat, "first": self.first, "second": self.second, "fresh_at": self.fresh_at}
+        return kept | ({"average": self.average} if self.averaging else {})
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Go on from what `state` gave."""
+        for name, part in self.state().items():
+            part.copy_(state[name])
+
     def _state(self) -> list[Tensor]:
         return [self.flat, self.first, self.second, self.average, self.place, self.totals]
 

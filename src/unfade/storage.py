@@ -1,10 +1,12 @@
 """Models on disk: one safetensors file whose header holds JSON. Loading executes nothing."""
 
+import hashlib
 import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +55,15 @@ def _umask() -> int:
 
 def save(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     """Write tensors and what describes them as one file, whole or not at all."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     header = {"format": "pt", "unfade": json.dumps({"format": FORMAT, **meta})}
     with whole_or_nothing(path) as draft:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft, header)
+        try:
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft, header)
+        except SafetensorError as error:  # what it makes of a full disk
+            raise OSError(str(error)) from None
 
 
 def load(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -82,3 +88,23 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any
     if version > FORMAT:
         raise InvalidFile(f"{path} has format {version}, this version reads up to {FORMAT}. Upgrade unfade to load it.")
     return tensors, meta
+
+
+def digest(*values: Any) -> str:
+    """A hash of tensors, and of whatever else says what it is by its `repr`, in tuples, dictionaries and dataclasses."""
+    found = hashlib.sha256()
+
+    def add(value: Any) -> None:
+        if isinstance(value, Tensor):
+            found.update(f"{value.dtype}{tuple(value.shape)}".encode())
+            found.update(value.detach().cpu().contiguous().numpy().tobytes())
+        elif is_dataclass(value):
+            add({each.name: getattr(value, each.name) for each in fields(value)})
+        elif isinstance(value, (dict, tuple)):
+            for part in value.items() if isinstance(value, dict) else value:
+                add(part)
+        else:
+            found.update(f"{value!r};".encode())
+
+    add(values)
+    return found.hexdigest()

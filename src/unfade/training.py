@@ -4,11 +4,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from unfade.checkpoints import Checkpoint, State
 from unfade.errors import InvalidData, TrainingFailed
 from unfade.models import PosteriorLVM
 from unfade.objectives import Objective
@@ -89,6 +91,22 @@ _BUILDING = threading.RLock()  # torch initialises weights from one generator fo
 OnStep = Callable[[Progress], bool | None]  # True ends the run
 
 
+class Watch(Protocol):
+    """Looks at models now and then while they are trained, and remembers."""
+
+    def __call__(self, progress: Progress) -> bool:
+        """True ends the run."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """What it remembers."""
+        ...
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Remember that."""
+        ...
+
+
 @contextmanager
 def scoped_seed(seed: int) -> Iterator[None]:
     """Seed the initial weights of networks built inside; the caller's random state is as before afterwards."""
@@ -133,103 +151,148 @@ def train(
     return train_many([Run(posterior, objective, obs, config, seed)], on_step)[0]
 
 
-def train_many(runs: Sequence[Run], on_step: OnStep | None = None, watch: OnStep | None = None) -> list[History]:
+def train_many(
+    runs: Sequence[Run], on_step: OnStep | None = None, watch: Watch | None = None, checkpoint: Checkpoint | None = None
+) -> list[History]:
     """Train models of one shape side by side, in one batched step; each ends as if it were trained alone.
 
     Models, data and batches must have equal shapes, and the runs equal lengths; seeds, rates, warm-ups and
     the numbers that objectives hold as buffers may differ. `on_step` is told of their mean; `watch` too, and while it
-    looks at them, the models have averages of their parameters. If one of them fails for good, all do.
+    looks at them, the models have averages of their parameters. If one of them fails for good, all do. `checkpoint`
+    keeps the state, and has the one to go on from.
     """
     shared = {(r.config.steps, r.config.batch_size, r.config.check_every, r.config.max_seconds) for r in runs}
     if len(shared) > 1:
         raise InvalidData(f"Side by side, steps, batches and time must be equal, got {sorted(shared, key=str)}.")
     device = runs[0].obs.values.device
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext(), torch.enable_grad():
-        return _train_many(runs, on_step, watch)
+        return _Loop(runs, watch, checkpoint).run(on_step)
 
 
-def _train_many(runs: Sequence[Run], on_step: OnStep | None, watch: OnStep | None) -> list[History]:
-    config, samples = runs[0].config, len(runs[0].obs)
-    stepper = Stepper(
-        [Trained(run.posterior, run.objective) for run in runs],
-        [run.obs for run in runs],
-        [run.seed for run in runs],
-        [run.config.clip_norm for run in runs],
-        averaging=watch is not None,
-    )
-    how, order = "", [batches(samples, config.batch_size, run.seed) for run in runs]
-    falls = torch.zeros(len(runs))
-    history, started, done = [History() for _ in runs], time.monotonic(), 0
-    good = stepper.flat.clone()
+class _Loop:
+    """The loop, and all that it holds between two stretches of `check_every` steps."""
 
-    def out_of_time() -> bool:
-        return config.max_seconds is not None and time.monotonic() - started > config.max_seconds
+    def __init__(self, runs: Sequence[Run], watch: Watch | None, checkpoint: Checkpoint | None):
+        self.runs, self.config, self.watch, self.checkpoint = runs, runs[0].config, watch, checkpoint
+        self.stepper = Stepper(
+            [Trained(run.posterior, run.objective) for run in runs],
+            [run.obs for run in runs],
+            [run.seed for run in runs],
+            [run.config.clip_norm for run in runs],
+            averaging=watch is not None,
+        )
+        self.order = [batches(len(run.obs), run.config.batch_size, run.seed) for run in runs]
+        self.history, self.falls = [History() for _ in runs], torch.zeros(len(runs))
+        self.done, self.ended, self.started = 0, False, time.monotonic()
+        if state := checkpoint and checkpoint.next_run():
+            self._go_on_from(state)
+        self.good = self.stepper.flat.clone()
 
-    try:
-        while (progress := _progress(done, time.monotonic() - started, config)) < 1:
-            ahead = [progress + (1 - progress) * i / (config.steps - done) for i in range(config.check_every)]
-            stepper.plan(
-                done,
-                torch.stack([torch.stack([next(rows) for rows in order]) for _ in ahead]),
-                torch.tensor([[run.config.rate_at(share) for run in runs] for share in ahead]) / 2**falls,
-                torch.tensor([[run.config.warmup_at(share) for run in runs] for share in ahead]),
-            )
-            if done == 0:
-                how = stepper.accelerate(_worth_compiling(config))
-            length = 0
-            while length < min(config.check_every, config.steps - done) and not (length and out_of_time()):
-                stepper.step()
-                length += 1
-            done += length
-            finite = stepper.finite().cpu()
-            means = (stepper.totals / length).tolist()
-            if not finite.all():
-                falls += ~finite
-                stepper.restore(good, ~finite, done)
-                if falls.max() > 5:
-                    raise TrainingFailed(_failure(done, dict(zip(stepper.names, means[int(falls.argmax())], strict=True))))
-            good = stepper.flat.clone()
-            for i, record in enumerate(history):
-                if finite[i]:
-                    record.add(done, dict(zip(stepper.names, means[i], strict=True)))
-            elapsed = time.monotonic() - started
-            left = elapsed * (1 / max(_progress(done, elapsed, config), 1e-9) - 1)
-            told = Progress(done, config.steps, sum(row[0] for row in means) / len(means), left)
-            if (on_step is not None and on_step(told)) or (watch is not None and _watched(stepper, watch, told)):
-                _end(history, f"ended by its callback after {done} of {config.steps} steps")
-                break
-        else:
-            if done < config.steps:
-                _end(history, f"out of time after {done} of {config.steps} steps")
-    except KeyboardInterrupt:
-        stepper.flat.copy_(good)
-        _end(history, f"interrupted after {done} of {config.steps} steps", interrupted=True)
-    finally:
-        stepper.release()
-    if any(not record.steps for record in history) and falls.any():
-        raise TrainingFailed(_failure(done, {}))
-    for record in history:
-        record.seconds, record.step = time.monotonic() - started, how
-    return history
+    def run(self, on_step: OnStep | None) -> list[History]:
+        """Take all steps, or as many as time and callbacks allow."""
+        how = ""
+        try:
+            while not self.ended and self._share() < 1:
+                self._plan()
+                how = how or self.stepper.accelerate(_worth_compiling(self.config))
+                told = self._stretch()
+                if (on_step is not None and on_step(told)) or self._looked(told):
+                    self._end(f"ended by its callback after {self.done} of {self.config.steps} steps")
+                if self.checkpoint is not None and not self.ended and self.checkpoint.due():
+                    self._write()
+            if not self.ended:
+                late = f"out of time after {self.done} of {self.config.steps} steps"
+                self._end("ran all steps" if self.done == self.config.steps else late)
+            if self.checkpoint is not None:
+                self._write()
+        except KeyboardInterrupt:
+            self.stepper.flat.copy_(self.good)
+            self._end(f"interrupted after {self.done} of {self.config.steps} steps", interrupted=True)
+        finally:
+            self.stepper.release()
+        if any(not record.steps for record in self.history) and self.falls.any():
+            raise TrainingFailed(_failure(self.done, {}))
+        for record in self.history:
+            record.seconds, record.step = time.monotonic() - self.started, how or record.step
+        return self.history
 
+    def _plan(self) -> None:
+        """Batches, rates and warm-ups of the next stretch."""
+        now, config = self._share(), self.config
+        ahead = [now + (1 - now) * i / (config.steps - self.done) for i in range(config.check_every)]
+        self.stepper.plan(
+            self.done,
+            torch.stack([torch.stack([next(rows) for rows in self.order]) for _ in ahead]),
+            torch.tensor([[run.config.rate_at(share) for run in self.runs] for share in ahead]) / 2**self.falls,
+            torch.tensor([[run.config.warmup_at(share) for run in self.runs] for share in ahead]),
+        )
 
-def _watched(stepper: Stepper, watch: OnStep, told: Progress) -> bool:
-    with stepper.averaged(), torch.no_grad():
-        return bool(watch(told))
+    def _stretch(self) -> Progress:
+        """The steps that are planned, and what came of them."""
+        config, stepper, length = self.config, self.stepper, 0
+        while length < min(config.check_every, config.steps - self.done) and not (length and self._out_of_time()):
+            stepper.step()
+            length += 1
+        self.done += length
+        finite, means = stepper.finite().cpu(), (stepper.totals / length).tolist()
+        if not finite.all():
+            self.falls += ~finite
+            stepper.restore(self.good, ~finite, self.done)
+            if self.falls.max() > 5:
+                worst = means[int(self.falls.argmax())]
+                raise TrainingFailed(_failure(self.done, dict(zip(stepper.names, worst, strict=True))))
+        self.good = stepper.flat.clone()
+        for record, row, fine in zip(self.history, means, finite, strict=True):
+            if fine:
+                record.add(self.done, dict(zip(stepper.names, row, strict=True)))
+        left = (time.monotonic() - self.started) * (1 / max(self._share(), 1e-9) - 1)
+        return Progress(self.done, config.steps, sum(row[0] for row in means) / len(means), left)
+
+    def _looked(self, told: Progress) -> bool:
+        if self.watch is None:
+            return False
+        with self.stepper.averaged(), torch.no_grad():
+            return bool(self.watch(told))
+
+    def _share(self) -> float:
+        """The share of the run that is over, by steps or by time, whichever is further."""
+        budget, elapsed = self.config.max_seconds, time.monotonic() - self.started
+        return max(self.done / self.config.steps, elapsed / budget if budget else 0.0)
+
+    def _out_of_time(self) -> bool:
+        return self.config.max_seconds is not None and time.monotonic() - self.started > self.config.max_seconds
+
+    def _end(self, how: str, interrupted: bool = False) -> None:
+        self.ended = True
+        for record in self.history:
+            record.ended, record.interrupted = how, interrupted
+
+    def _write(self) -> None:
+        assert self.checkpoint is not None
+        tensors = {f"stepper.{name}": part for name, part in self.stepper.state().items()} | {"falls": self.falls}
+        if self.watch is not None:
+            tensors |= {f"watch.{name}": part for name, part in self.watch.state().items()}
+        meta = {"done": self.done, "ended": self.ended, "seconds": time.monotonic() - self.started}
+        self.checkpoint.write(tensors, {**meta, "history": [asdict(record) for record in self.history]})
+
+    def _go_on_from(self, state: State) -> None:
+        tensors, meta = state
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+        self.stepper.load(part("stepper."))
+        self.falls, self.history = tensors["falls"], [History(**record) for record in meta["history"]]
+        self.done, self.ended, self.started = meta["done"], meta["ended"], time.monotonic() - meta["seconds"]
+        if self.watch is not None:
+            self.watch.load({name: value.to(self.stepper.device) for name, value in part("watch.").items()})
+        for _ in range(-(-self.done // self.config.check_every) * self.config.check_every):  # batches that were planned
+            for rows in self.order:
+                next(rows)
 
 
 def _worth_compiling(config: TrainingConfig) -> bool:
     return config.steps >= COMPILE_FROM and (config.max_seconds is None or config.max_seconds >= COMPILE_SECONDS)
-
-
-def _end(history: list[History], how: str, interrupted: bool = False) -> None:
-    for record in history:
-        record.ended, record.interrupted = how, interrupted
-
-
-def _progress(step: int, elapsed: float, config: TrainingConfig) -> float:
-    """The share of the run that is over, by steps or by time, whichever is further."""
-    return max(step / config.steps, elapsed / config.max_seconds if config.max_seconds else 0.0)
 
 
 def _failure(step: int, means: dict[str, float]) -> str:

@@ -1,12 +1,13 @@
 """How long to train: for as long as observed cells that were held out are predicted better and better."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption
 from unfade.models import PosteriorLVM
 from unfade.observations import Observations
@@ -108,7 +109,38 @@ class Watched:
     predicted: Sequence[Tensor] = ()
 
 
-def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None = None) -> Watched:
+class _Watch:
+    """Scores models at steps that grow by a quarter each time, and keeps their states from when they were good."""
+
+    def __init__(self, score: Callable[[], float], trained: nn.Module):
+        self.score, self.trained = score, trained
+        self.scores: dict[int, float] = {}
+        self.states: dict[int, dict[str, Tensor]] = {}
+
+    def __call__(self, progress: Progress) -> bool:
+        if progress.step < 1.25 * max(self.scores, default=0) and progress.step < progress.steps:
+            return False
+        self.scores[progress.step] = self.score()
+        self.states[progress.step] = {name: value.clone() for name, value in self.trained.state_dict().items()}
+        best = _best_step(self.scores)
+        for step in [step for step in self.states if 4 * step < best]:
+            del self.states[step]
+        return progress.step >= max(500, 2 * best)
+
+    def state(self) -> dict[str, Tensor]:
+        kept = {f"{step}.{name}": value for step, state in self.states.items() for name, value in state.items()}
+        return kept | {"scores": torch.tensor(list(self.scores.items()), dtype=torch.float64)}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        self.scores = {int(step): score for step, score in state.pop("scores").tolist()}
+        for name, value in state.items():
+            step, _, name = name.partition(".")
+            self.states.setdefault(int(step), {})[name] = value
+
+
+def train_watched(
+    runs: Sequence[Run], refine: int = 0, on_step: OnStep | None = None, checkpoint: Checkpoint | None = None
+) -> Watched:
     """Train for as long as held-out observed cells are predicted better and better, by CRPS; at most `config.steps`.
 
     First at a constant rate, some of the observed cells held out. They are predicted at steps that grow by a quarter
@@ -120,33 +152,24 @@ def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None =
     config, ensembles = runs[0].config, list({id(run.obs): run for run in runs}.values())
     splits = {id(run.obs): split for run in ensembles if (split := hold_out(run.obs, run.seed, run.posterior.corruption))}
     if len(splits) < len(ensembles):
-        return Watched([[history] for history in train_many(runs, on_step)], config.steps)
+        return Watched([[history] for history in train_many(runs, on_step, checkpoint=checkpoint)], config.steps)
     trained = nn.ModuleList([Trained(run.posterior, run.objective) for run in runs])
-    scores: dict[int, float] = {}
-    states: dict[int, dict[str, Tensor]] = {}
 
     def predict(run: Run) -> Tensor:
         return splits[id(run.obs)].predict([other.posterior for other in runs if other.obs is run.obs], refine)
 
-    def score(run: Run) -> float:
-        return splits[id(run.obs)].crps(predict(run), run.posterior.corruption)
-
-    def watch(progress: Progress) -> bool:
-        if progress.step < 1.25 * max(scores, default=0) and progress.step < progress.steps:
-            return False
-        scores[progress.step] = sum(map(score, ensembles[:16])) / len(ensembles[:16])  # of many, the first speak for all
-        states[progress.step] = {name: value.clone() for name, value in trained.state_dict().items()}
-        best = _best_step(scores)
-        for step in [step for step in states if 4 * step < best]:
-            del states[step]
-        return progress.step >= max(500, 2 * best)
+    def score() -> float:
+        some = ensembles[:16]  # of many, the first speak for all
+        return sum(splits[id(run.obs)].crps(predict(run), run.posterior.corruption) for run in some) / len(some)
 
     shares = [config.max_seconds and share * config.max_seconds for share in (0.7, 0.3)]
     first = [
         replace(run, obs=splits[id(run.obs)].seen, config=replace(run.config, decay=0.0, max_seconds=shares[0]))
         for run in runs
     ]
-    histories = train_many(first, on_step, watch)
+    watch = _Watch(score, trained)
+    histories = train_many(first, on_step, watch, checkpoint)
+    scores, states = watch.scores, watch.states
     if histories[0].interrupted or not scores:
         return Watched([[history] for history in histories], max(histories[0].steps, default=1))
     best = _best_step(scores)
@@ -161,7 +184,7 @@ def train_watched(runs: Sequence[Run], refine: int = 0, on_step: OnStep | None =
         replace(run, config=replace(run.config, steps=rest, decay=1.0, max_seconds=shares[1]), seed=run.seed + 1)
         for run in runs
     ]
-    both = [list(pair) for pair in zip(histories, train_many(second, on_step), strict=True)]
+    both = [list(pair) for pair in zip(histories, train_many(second, on_step, checkpoint=checkpoint), strict=True)]
     each = [id(run.obs) for run in runs]
     return Watched(both, start + rest, [splits[key] for key in each], [reached[key] for key in each])
 

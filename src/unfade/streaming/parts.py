@@ -1,7 +1,6 @@
 """Recovering a table larger than memory, part by part, into a folder that is there whole or not at all."""
 
 import copy
-import hashlib
 import json
 import os
 import shutil
@@ -10,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from pyarrow import parquet
 
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
+from unfade.storage import digest
 from unfade.streaming.sources import FIXED_BYTES, Source, parse_memory
 
 PARTIAL = ".partial"  # ending of the folder that is written to until all is there
@@ -166,26 +165,10 @@ def _part_rows(memory: int, rec: Recoverer, columns: int, draws: int) -> int:
 
 def fingerprint(rec: Recoverer) -> str:
     """A hash of all that the draws of a fitted model hang on, the same before saving and after loading."""
-    found = hashlib.sha256()
     posterior = {} if rec.posterior_ is None else rec.posterior_.state_dict()
     device, limits = rec._device().type, json.dumps(rec.limits, sort_keys=True)
     widths = getattr(rec, "widths_", None)
-    for value in (rec.method, limits, device, rec.seed_, rec.columns_, rec.space_, widths, dict(sorted(posterior.items()))):
-        _hash(value, found)
-    return found.hexdigest()
-
-
-def _hash(value: Any, found: Any) -> None:
-    if isinstance(value, torch.Tensor):
-        found.update(f"{value.dtype}{tuple(value.shape)}".encode())
-        found.update(value.detach().cpu().contiguous().numpy().tobytes())
-    elif is_dataclass(value):
-        _hash({each.name: getattr(value, each.name) for each in fields(value)}, found)
-    elif isinstance(value, (dict, tuple)):
-        for part in value.items() if isinstance(value, dict) else value:
-            _hash(part, found)
-    else:
-        found.update(f"{value!r};".encode())
+    return digest(rec.method, limits, device, rec.seed_, rec.columns_, rec.space_, widths, dict(sorted(posterior.items())))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import pyarrow as pa
 import torch
 
 from unfade import tables
+from unfade.checkpoints import Checkpoint
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
 from unfade.methods import members_for, training_for
@@ -26,14 +27,20 @@ _LEAST_ROWS = 20_000  # a sample has as many, however few steps there are: sizes
 _FIT_BYTES = 64  # that a fit takes for a feature of a row
 
 
-def fit_stream(rec: Recoverer, path: str | os.PathLike[str], memory: str | int = "2GB", seed: int = 0) -> Recoverer:
+def fit_stream(
+    rec: Recoverer,
+    path: str | os.PathLike[str],
+    memory: str | int = "2GB",
+    seed: int = 0,
+    checkpoint: Checkpoint | None = None,
+) -> Recoverer:
     """Fit on a Parquet or CSV file, or a folder of Parquet files, that need not fit into memory; one pass over it.
 
     Where the rows fit into `memory`, the result is that of `rec.fit` on the whole table. Else it is fitted on a uniform
     sample, chosen by `seed`: of as many rows as training can look at, or as memory holds. Kinds of columns,
     categories, the least and the largest values are those of the whole table. Texts of a column beyond 10,000 different
     ones are not told apart: it passes through, or, where `kinds` says that it is a category, those that are not
-    in the sample tell the model nothing.
+    in the sample tell the model nothing. checkpoint: as in `rec.fit`.
     """
     rec._check_parameters()
     source = Source.open(path)
@@ -46,7 +53,7 @@ def fit_stream(rec: Recoverer, path: str | os.PathLike[str], memory: str | int =
     given, found = rec.kinds, {} if whole else sample.kinds()
     try:
         rec.kinds = {**found, **(given or {})} or None
-        return rec.fit(table)
+        return rec.fit(table, checkpoint=checkpoint)
     finally:
         rec.kinds = given
 
