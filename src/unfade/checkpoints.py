@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from unfade import storage
+from unfade import processes, storage
 from unfade.errors import InvalidFile
 
 State = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and what goes into JSON
@@ -34,8 +34,9 @@ class Checkpoint:
     def begin(self, fit: str) -> None:
         """A fit begins; `fit` tells fits of other data or settings from this one."""
         self._fit, self._run = fit, -1
-        if not self.resume:
+        if not self.resume and processes.rank() == 0:
             self.clear()
+        processes.agreed(0.0)  # nobody looks before that
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -45,9 +46,11 @@ class Checkpoint:
     def next_run(self) -> State | None:
         """The state to go on from with the next run of the loop, if there is one."""
         self._run, self._written = self._run + 1, time.monotonic()
-        if not self._path(self._run).exists():
+        found = storage.load(self._path(self._run)) if self._path(self._run).exists() else None
+        processes.agreed(0.0)  # nobody writes before all have read
+        if found is None:
             return None
-        tensors, meta = storage.load(self._path(self._run))
+        tensors, meta = found
         if meta.get("fit") != self._fit:
             raise InvalidFile(
                 f"{self.folder} holds checkpoints of another fit: expected the same data and settings. "
@@ -60,7 +63,9 @@ class Checkpoint:
         return time.monotonic() - self._written >= self.every
 
     def write(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        """Keep the state of the run."""
+        """Keep the state of the run; of several processes the first does."""
+        if processes.rank():
+            return
         storage.save(self._path(self._run), {name: t.cpu() for name, t in tensors.items()}, {"fit": self._fit, **meta})
         self._written = time.monotonic()
 

@@ -315,11 +315,16 @@ def _how(
 
 
 def _fitted(out: Output, fit: Callable[[Any], Any], model: Path | None, how: dict[str, Any]) -> Any:
-    """A recoverer, fitted by `fit` or from a file."""
-    from unfade import Recoverer
+    """A recoverer, fitted by `fit` or from a file; of processes that train together the first goes on with it."""
+    from unfade import Recoverer, processes
 
     if model is None:
-        return fit(Recoverer(**how, verbose=0 if out.quiet else 1))
+        with processes.group():
+            others = processes.rank() > 0
+            rec = fit(Recoverer(**how, verbose=0 if out.quiet or others else 1))
+        if others:
+            raise typer.Exit
+        return rec
     if how != _how(how["random_state"]):
         out.note(
             f"{model} is fitted already: options that say how to fit (--noise, --kind, --max-steps and the like) "

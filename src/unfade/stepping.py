@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
+from unfade import processes
 from unfade.models import PosteriorLVM
 from unfade.objectives import Bound, Objective
 from unfade.observations import Observations
@@ -79,7 +80,9 @@ class Stepper:
         root = (1 - 0.999**taken).sqrt()  # Adam's corrections for moments that start at 0
         recent = (4 / (steps[:, None] + 1)).clamp(max=1.0).expand_as(rates)
         numbers = torch.stack([rates * root / (1 - 0.9**taken), 1e-8 * root, warmups, recent], -1).float()
-        new = rows, step_keys(self.seeds.cpu(), steps), numbers
+        share = max(1, rows.shape[2] // processes.count())
+        rows = rows[:, :, processes.rank() * share % rows.shape[2] :][:, :, :share]
+        new = rows, step_keys(self.seeds.cpu() + 2**40 * processes.rank(), steps), numbers
         if not self.planned:
             self.planned = [part.to(self.device) for part in new]
         for old, part in zip(self.planned, new, strict=True):  # in place: a captured graph reads these very tensors
@@ -96,6 +99,8 @@ class Stepper:
 
     def accelerate(self, compile: bool) -> str:
         """Compile the step, and capture it on a GPU; says what was done and why. Call after `plan`."""
+        if processes.count() > 1:
+            return f"eager (one of {processes.count()} processes)"
         before = [part.clone() for part in self._state()]
         said = self._compile() if compile else "eager (compiling would take longer than it saves)"
         if self.device.type == "cuda":
@@ -231,6 +236,7 @@ class Stepper:
         rows, keys, numbers = (part.index_select(0, self.place)[0] for part in self.planned)
         size, tiny, warmups, recent = numbers.unbind(-1)
         gradients, means = self._gradients(keys, warmups, *(part[self.each, rows] for part in self.data))
+        processes.average(gradients, means)
         norm = gradients.norm(dim=1, keepdim=True)
         gradients = gradients * (self.clip_norm[:, None] / norm.clamp(min=1e-12)).clamp(max=1.0)
         first = torch.lerp(self.first, gradients, 0.1)

@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from unfade import processes
 from unfade.checkpoints import Checkpoint, State
 from unfade.errors import InvalidData, TrainingFailed
 from unfade.models import PosteriorLVM
@@ -256,11 +257,14 @@ class _Loop:
 
     def _share(self) -> float:
         """The share of the run that is over, by steps or by time, whichever is further."""
-        budget, elapsed = self.config.max_seconds, time.monotonic() - self.started
-        return max(self.done / self.config.steps, elapsed / budget if budget else 0.0)
+        budget = self.config.max_seconds
+        return max(self.done / self.config.steps, self._elapsed() / budget if budget else 0.0)
 
     def _out_of_time(self) -> bool:
-        return self.config.max_seconds is not None and time.monotonic() - self.started > self.config.max_seconds
+        return self.config.max_seconds is not None and self._elapsed() > self.config.max_seconds
+
+    def _elapsed(self) -> float:
+        return processes.agreed(time.monotonic() - self.started)
 
     def _end(self, how: str, interrupted: bool = False) -> None:
         self.ended = True

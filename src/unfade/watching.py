@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unfade import processes
 from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption
 from unfade.models import PosteriorLVM
@@ -120,7 +121,7 @@ class _Watch:
     def __call__(self, progress: Progress) -> bool:
         if progress.step < 1.25 * max(self.scores, default=0) and progress.step < progress.steps:
             return False
-        self.scores[progress.step] = self.score()
+        self.scores[progress.step] = processes.agreed(self.score())
         self.states[progress.step] = {name: value.clone() for name, value in self.trained.state_dict().items()}
         best = _best_step(self.scores)
         for step in [step for step in self.states if 4 * step < best]:
