@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all reproduce-quick lint types unit wheel clean
+.PHONY: demo test test-all versions reproduce-quick lint types unit wheel clean
 
 demo: .venv/installed
 	$(BIN)/unfade demo
@@ -10,8 +10,16 @@ demo: .venv/installed
 
 test: .venv/installed lint types unit wheel
 
-test-all: test
+test-all: test versions
 	$(BIN)/python -m pytest -m slow tests
+
+# The oldest versions of what unfade is built on; the newest are those of constraints.txt, which `make test` runs on.
+versions: .venv/installed
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/python -m pip install --quiet -r tests/oldest.txt
+	build/oldest/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	build/oldest/bin/python -m pytest -n 2 tests --ignore tests/test_app.py --ignore tests/test_engines.py \
+	  --ignore tests/test_examples.py
 
 # Every experiment of the paper in its smallest form; DATA is a folder with the data sets, fetched where it is empty.
 DATA ?= build/data

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from conftest import small_table
 from safetensors.torch import save_file
 
 from unfade import InvalidFile, Recoverer, storage
+from unfade.files import read_table
 from unfade.methods import METHODS
 
 
@@ -97,3 +99,21 @@ def test_a_file_that_exists_is_replaced_whole_or_kept(tmp_path):
     with storage.whole_or_nothing(path) as draft:
         draft.write_text("new")
     assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parent / "golden").glob("*.unfade")), ids=lambda path: path.stem)
+def test_models_of_every_format_load(path):
+    """A model for each format there was, made by `tests/make_golden.py`; numbers agree to rounding across versions."""
+    said = json.loads(path.with_suffix(".json").read_text())
+    table = read_table(path.parent / "table.csv").select(list(said["mean"]))
+    rec = Recoverer.load(path)
+    for found, expected in [
+        (rec.transform(table), said["mean"]),
+        *zip(rec.sample(table, 4, seed=5), said["draws"], strict=True),
+    ]:
+        for name, values in expected.items():
+            cells = found[name].to_pylist()
+            if isinstance(values[0], str):
+                assert np.mean([a == b for a, b in zip(cells, values, strict=True)]) > 0.95
+            else:
+                assert np.allclose(cells, values, rtol=1e-3, atol=1e-3)

@@ -12,6 +12,8 @@ from unfade.errors import InvalidFile
 from unfade.storage import check_writable, whole_or_nothing
 from unfade.tables import check_names
 
+NULLS = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A"]  # cells of a CSV file
+
 
 def read_table(path: str | os.PathLike[str]) -> Any:
     """A pyarrow table (CSV, Parquet, Feather) or a NumPy array (.npy, .npz)."""
@@ -23,12 +25,16 @@ def read_table(path: str | os.PathLike[str]) -> Any:
         raise InvalidFile(f"{path} is empty. Expected a table with a header and at least one row.")
     try:
         table = read(path)
-    except (OSError, ValueError, KeyError, EOFError, ImportError) as error:
+        if not isinstance(table, np.ndarray):
+            table.validate(full=True)
+            _check_header(path, table.column_names)
+    except InvalidFile:
+        raise
+    except Exception as error:  # libraries say in many ways that bytes are not what they should be
         raise InvalidFile(f"Cannot read {path}: {error}. Expected a valid {path.suffix} file.") from None
     if isinstance(table, np.ndarray) and table.ndim < 2:
         raise InvalidFile(f"{path} holds an array of shape {table.shape}. Expected samples by features.")
     if not isinstance(table, np.ndarray):
-        _check_header(path, table.column_names)
         check_names(table.column_names)
     if len(table) == 0:
         raise InvalidFile(f"{path} has a header but no rows. Expected at least one row of data.")
@@ -84,8 +90,7 @@ def _format(path: Path) -> tuple[Callable[[Path], Any], Callable[[Any, Path], No
 def _read_csv(path: Path) -> Any:
     from pyarrow import csv
 
-    nulls = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A"]
-    return csv.read_csv(path, convert_options=csv.ConvertOptions(null_values=nulls, strings_can_be_null=True))
+    return csv.read_csv(path, convert_options=csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True))
 
 
 def _write_csv(table: Any, path: Path) -> None:

@@ -1,6 +1,7 @@
 """A fitted Recoverer as tensors and JSON, and back: what a model file holds."""
 
 from dataclasses import asdict
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,8 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
         parameters[name] = _from_json(config, parameters[name])
     rec = kind(**parameters)
     rec.seed_ = meta["seed"]
+    if tensors["modelled"].numel() != prod(meta["event_shape"]):
+        raise ValueError(f"samples of shape {meta['event_shape']}, but {tensors['modelled'].numel()} entries")
     scaling = Scaling(tensors["centre"], tensors["scale"], tensors["logged"])
     steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
     rec.space_ = ModelSpace(
@@ -82,6 +85,7 @@ def _posterior(
     rec: Any, state: dict[str, Tensor], members: int, conditioned: bool, infer_noise: bool, model: bool, linear: bool
 ) -> Ensemble:
     space = rec.space_
+    _check_sizes(rec.architecture_, space.features, state, members, linear)
     exact = state["members.0.corruption.exact" if space.plain else "members.0.corruption.noise.exact"]
 
     def built() -> PosteriorLVM:
@@ -98,6 +102,16 @@ def _posterior(
         member.model = built() if model else None
     ensemble.load_state_dict(state)
     return ensemble.requires_grad_(False).eval().to(rec._device())
+
+
+def _check_sizes(architecture: Architecture, features: int, state: dict[str, Tensor], members: int, linear: bool) -> None:
+    """Refuse sizes that the tensors do not have before memory is taken for them."""
+    there = sum(value.numel() for value in state.values())
+    with torch.device("meta"):
+        parts = [] if linear else [architecture.encoder(2 * features), architecture.decoder(features)]
+    said = sum(p.numel() for part in parts for p in part.parameters()) if parts else features
+    if members != len({name.split(".")[1] for name in state}) or members * said > there:
+        raise ValueError(f"{members} models of {said} parameters are announced, {there} parameters are there")
 
 
 def _to_json(value: Any) -> Any:

@@ -16,7 +16,6 @@ from unfade.errors import InvalidData, InvalidFile
 READ = 2**16  # rows that are read together
 FIXED_BYTES = 2**27  # that reading and the networks take, whatever the number of rows
 _LEAST_MEMORY = 2**28
-_NULLS = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A"]  # as `read_table` has them
 _TYPES = (  # of CSV columns, in the order in which pyarrow tries them
     pa.null(), pa.int64(), pa.bool_(), pa.date32(), pa.time32("s"), pa.timestamp("s"), pa.timestamp("ns"),
     pa.timestamp("s", "UTC"), pa.timestamp("ns", "UTC"), pa.float64(), pa.string(), pa.binary(),
@@ -130,7 +129,7 @@ def _parquet_schema(paths: Sequence[Path]) -> pa.Schema:
 
 
 def _open_csv(path: Path, types: dict[str, Any] | None = None) -> Any:
-    convert = csv.ConvertOptions(null_values=_NULLS, strings_can_be_null=True, column_types=types)
+    convert = csv.ConvertOptions(null_values=files.NULLS, strings_can_be_null=True, column_types=types)
     return csv.open_csv(path, read_options=csv.ReadOptions(block_size=2**22), convert_options=convert)
 
 

@@ -1,0 +1,231 @@
+"""Mutated files, read by workers with limits on time and memory: `python tests/fuzz.py --files 10000 [--commands 100]`.
+
+Each must give an UnfadeError, or the values that the format's own library reads. What is counted beside: crashes,
+hangs, other exceptions, and files that appear outside the folder of the run.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import resource
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+KINDS = (".csv", ".parquet", ".npy", ".npz", ".feather", ".unfade")
+SECONDS, MEMORY = 20, 3 * 2**30
+
+
+def originals(folder: Path) -> dict[str, bytes]:
+    """A small good file of each kind."""
+    from unfade import Recoverer
+    from unfade.files import read_table, write_table
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"height": rng.normal(170, 10, 40), "count": rng.integers(0, 9, 40)})
+    frame["where"] = rng.choice(["here", "there", "nowhere"], 40)
+    frame["when"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 400, 40), "D")
+    frame = frame.mask(rng.random(frame.shape) < 0.2)
+    frame.to_csv(folder / "good.csv", index=False)
+    table = read_table(folder / "good.csv")
+    for ending in (".parquet", ".feather"):
+        write_table(table, folder / f"good{ending}")
+    for ending in (".npy", ".npz"):
+        write_table(rng.normal(size=(30, 4)), folder / f"good{ending}")
+    Recoverer(max_steps=10, members=1, random_state=0, verbose=0).fit(table).save(folder / "good.unfade")
+    return {kind: (folder / f"good{kind}").read_bytes() for kind in KINDS}
+
+
+def mutated(content: bytes, seed: int) -> bytes:
+    """One to four changes: bytes, whole numbers, slices, digits of text, or the end cut off."""
+    rng, data = random.Random(seed), bytearray(content)
+    for _ in range(rng.randint(1, 4)):
+        at, length = rng.randrange(len(data) + 1), rng.choice([1, 2, 4, 8, 64])
+        where = rng.choice([at, min(at, 200), max(0, len(data) - 1 - at % 300)])  # headers and footers are at the ends
+        change = rng.randrange(7)
+        if change == 0:
+            data[where : where + length] = rng.randbytes(length)
+        elif change == 1:
+            data[where : where + 8] = rng.choice([0, 1, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1]).to_bytes(8, "little")
+        elif change == 2:
+            del data[where : where + length]
+        elif change == 3:
+            data[where:where] = data[at : at + length]
+        elif change == 4:
+            del data[where:]
+        elif change == 5 and (numbers := list(re.finditer(rb"\d+", bytes(data[:4000])))):
+            found = rng.choice(numbers)
+            data[found.start() : found.end()] = str(rng.choice([0, -1, 7, 10**6, 10**12, 10**20])).encode()
+        else:
+            data[where:where] = rng.choice([b"\x00", b"\xff\xfe", b'"', b",", b"\n", b"..", b"/", b"nan", b"1e999", b"{}"])
+        if not data:
+            break
+    return bytes(data)
+
+
+def judged(path: Path) -> str:
+    """What reading the file gives: "refused", "same", or what is wrong."""
+    from unfade import Recoverer
+    from unfade.errors import UnfadeError
+    from unfade.files import read_table
+
+    try:
+        found = Recoverer.load(path) if path.suffix == ".unfade" else read_table(path)
+    except UnfadeError:
+        return "refused"
+    except BaseException as error:  # whatever it is, it is what we look for
+        return f"{type(error).__name__}: {error}"[:200]
+    return "same" if _same(found, path) else "other values"
+
+
+def _same(found, path: Path) -> bool:
+    """Whether the format's own library reads the same."""
+    if path.suffix == ".unfade":
+        from safetensors.torch import load_file
+
+        own = load_file(path)
+        state = found.posterior_.state_dict() if found.posterior_ is not None else {}
+        return all(np.array_equal(own[f"posterior.{name}"].numpy(), value.numpy(), True) for name, value in state.items())
+    if path.suffix in (".npy", ".npz"):
+        own = np.load(path, allow_pickle=False)
+        own = own if path.suffix == ".npy" else own[own.files[0]]
+        return np.array_equal(own, found, equal_nan=own.dtype.kind == "f")
+    if path.suffix == ".csv":
+        from pyarrow import csv
+
+        from unfade.files import NULLS
+
+        own = csv.read_csv(path, convert_options=csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True))
+        return _as_bytes(own) == _as_bytes(found)
+    from pyarrow import feather, parquet
+
+    own = (parquet if path.suffix == ".parquet" else feather).read_table(path)
+    return _as_bytes(own) == _as_bytes(found)
+
+
+def _as_bytes(table) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def work(folder: Path) -> None:
+    """Judge the files that are named on standard input, one line each, under limits."""
+    import torch
+
+    import unfade.files  # noqa: F401 (before memory is limited)
+
+    torch.set_num_threads(1)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(json.dumps(judged(folder / line.strip())), flush=True)
+
+
+class Worker:
+    """A process that reads files, started again after each crash or hang."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._start()
+
+    def judge(self, name: str) -> str:
+        """What came of a file."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(name + "\n")
+        self.process.stdin.flush()
+        answer = self._line(SECONDS)
+        if answer is not None:
+            return json.loads(answer)
+        what = "hang" if self.process.poll() is None else f"crash, {self.process.wait()}"
+        self.stop()
+        self._start()
+        return what
+
+    def stop(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+
+    def _start(self) -> None:
+        command = [sys.executable, __file__, "--work", str(self.folder)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self.folder)
+        assert self._line(120) == "ready\n"
+
+    def _line(self, seconds: float) -> str | None:
+        ready = select.select([self.process.stdout], [], [], seconds)[0]
+        return (self.process.stdout.readline() or None) if ready and self.process.stdout else None
+
+
+def through_commands(folder: Path, content: dict[str, bytes], count: int, first: int) -> list[str]:
+    """The same by `unfade recover`: exit code 0 or 3, no trace, nothing but the output beside the input."""
+    wrong = []
+    for seed in range(first, first + count):
+        kind = KINDS[seed % len(KINDS)]
+        place = Path(tempfile.mkdtemp(dir=folder))
+        (place / f"file{kind}").write_bytes(mutated(content[kind], seed))
+        (place / "good.csv").write_bytes(content[".csv"])
+        data = ["good.csv", "--model", f"file{kind}"] if kind == ".unfade" else [f"file{kind}"]
+        command = [sys.executable, "-m", "unfade", "recover", *data, "-o", "out.npy" if kind[:3] == ".np" else "out.csv"]
+        command += ["-q"] if kind == ".unfade" else ["-q", "--max-steps", "5", "--members", "1"]
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, check=False)
+        left = {path.name for path in place.iterdir()} - {f"file{kind}", "good.csv", "out.csv", "out.npy"}
+        if done.returncode not in (0, 3, 4) or "Traceback" in done.stderr or left:
+            wrong.append(f"command, seed {seed} ({kind}): exit {done.returncode}, left {left}: {done.stderr[-300:]}")
+    return wrong
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--commands", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.work:
+        return work(chosen.work)
+    started, counts, wrong = time.monotonic(), dict.fromkeys(("refused", "same"), 0), []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        content = originals(folder)
+        (folder / "read").mkdir()
+        worker = Worker(folder / "read")
+        for seed in range(chosen.first, chosen.first + chosen.files):
+            kind = KINDS[seed % len(KINDS)]
+            path = folder / "read" / f"file{kind}"
+            path.write_bytes(mutated(content[kind], seed))
+            answer = worker.judge(path.name)
+            if answer in counts:
+                counts[answer] += 1
+            else:
+                wrong.append(f"seed {seed} ({kind}): {answer}")
+                print(wrong[-1], flush=True)
+            path.unlink()
+            if left := os.listdir(folder / "read"):
+                wrong.append(f"seed {seed} ({kind}): left {left}")
+        worker.stop()
+        commands = through_commands(folder, content, chosen.commands, chosen.first)
+    print(*commands, sep="\n", end="\n" if commands else "")
+    print(
+        f"{chosen.files} files: {counts['refused']} refused in a sentence, {counts['same']} read as by the format's "
+        f"own library, {len(wrong)} wrong; {chosen.commands} commands, {len(commands)} wrong; "
+        f"{time.monotonic() - started:.0f} s"
+    )
+    sys.exit(bool(wrong or commands))
+
+
+if __name__ == "__main__":
+    main()
