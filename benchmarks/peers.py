@@ -5,7 +5,9 @@ This file is also what runs inside the environments, so it imports nothing but N
 """
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,12 +52,22 @@ def run_frame(name: str, frame: Any, draws: int, seed: int, noise: float = 0.0) 
             command = ["Rscript", str(Path(__file__).with_suffix(".R")), *command]
         else:
             command = [str(_environment(name)), "-W", "ignore", __file__, *command]
-        ran = subprocess.run(["/usr/bin/env", "time", "-v", *command] if _TIMED else command, check=False,
-                             capture_output=True, text=True, timeout=LIMIT)  # fmt: skip
-        if ran.returncode:
-            raise RuntimeError(f"{name} failed: {_reason(ran.stderr)}")
-        seconds = json.loads(ran.stdout.splitlines()[-1])["seconds"]
-        return {"draws": pd.read_csv(made), "seconds": seconds, "memory": _peak(ran.stderr)}
+        said, errors = _ran(name, ["/usr/bin/env", "time", "-v", *command] if _TIMED else command)
+        return {"draws": pd.read_csv(made), "seconds": json.loads(said[-1])["seconds"], "memory": _peak(errors)}
+
+
+def _ran(name: str, command: list[str]) -> tuple[list[str], str]:
+    """Lines of standard output, and standard error; everything it has started ends with it."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        said, errors = process.communicate(timeout=LIMIT)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    if process.returncode:
+        raise RuntimeError(f"{name} failed: {_reason(errors)}")
+    return said.splitlines(), errors
 
 
 _TIMED = Path("/usr/bin/time").exists()

@@ -272,11 +272,12 @@ def report(what: str, names: list[str], settings: list[str], seeds: int, methods
         for name in names:
             cells = [[found(name, setting, seed, m) for seed in range(seeds)] for m in methods]
             text.append(f"| {name} | " + " | ".join(_shown(c, kinds[0]) for c in cells) + " |")
-            for kind, kept in ranks.items():
-                values = [np.mean([c.get(f"missing: {kind}", np.inf) for c in each]) for each in cells]
-                kept.append(list(rankdata(values)))
+            for kind, kept in ranks.items():  # mask by mask, among the methods that were run on it; failed is last
+                for mask in zip(*cells, strict=True):
+                    values = [cell.get(f"missing: {kind}", np.inf) if cell else np.nan for cell in mask]
+                    kept.append(list(rankdata(values, nan_policy="omit")))
         for kind, kept in ranks.items():
-            text.append(f"| mean rank, {kind} | " + " | ".join(f"{r:.1f}" for r in np.mean(kept, 0)) + " |")
+            text.append(f"| mean rank, {kind} | " + " | ".join(f"{r:.1f}" for r in np.nanmean(kept, 0)) + " |")
         for cells_of in ("missing", "observed") if setting == "noise" else ("missing",):
             for key in ("RMSE", "CRPS", "coverage", "coverage due") if what == "tables" else ():
                 text.append(_mean_line(f"{cells_of}: {key}", names, setting, seeds, methods))
@@ -296,14 +297,22 @@ def _mean_line(key: str, names: list[str], setting: str, seeds: int, methods: li
 
 
 def _shown(cells: list[dict[str, Any]], kind: str) -> str:
-    if not all(cells):
+    asked, cells = len(cells), [cell for cell in cells if cell]
+    if not cells:
         return ""
     if any("failed" in cell for cell in cells):
         return "failed"
     value = np.mean([cell[f"missing: {kind}"] for cell in cells])
     spread = np.ptp([cell[f"missing: {kind}"] for cell in cells]) / 2
     coverage = [cell["missing: coverage"] for cell in cells if "missing: coverage" in cell]
-    return f"{value:.3f} ± {spread:.3f}" + (f" ({np.mean(coverage):.2f})" if coverage else "")
+    shown = f"{value:.3f} ± {spread:.3f}" if len(cells) > 1 else f"{value:.3f}"
+    shown += f" ({np.mean(coverage):.2f})" if coverage else ""
+    return shown + (f", {len(cells)} of {asked} masks" if len(cells) < asked else "")
+
+
+def _some_mean(scores: list[list[float]]) -> np.ndarray:
+    """Means over the masks that were run, NaN where none was."""
+    return np.array([np.mean(some) if (some := [v for v in row if not np.isnan(v)]) else np.nan for row in scores])
 
 
 def picture(names: list[str], settings: list[str], seeds: int, methods: list[str], path: Path) -> None:
@@ -315,7 +324,7 @@ def picture(names: list[str], settings: list[str], seeds: int, methods: list[str
         best = []
         for name in names:
             scores = [[found(name, setting, s, m).get("missing: CRPS", np.nan) for s in range(seeds)] for m in methods]
-            best.append(np.mean(scores, 1) / np.nanmin(np.mean(scores, 1)))
+            best.append(_some_mean(scores) / np.nanmin(_some_mean(scores)))
         for method, marker, ratio in zip(methods, "os^vDPX<>*", np.array(best).T, strict=False):
             first = method == methods[0]
             panel.plot(
