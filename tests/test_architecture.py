@@ -24,13 +24,15 @@ ORDER = [
     "models",
     "linear",
     "objectives",
+    "storage",
+    "processes",
+    "checkpoints",
     "stepping",
     "training",
     "watching",
     "methods",
     "drawing",
     "draws",
-    "storage",
     "files",
     "progress",
     "packing",
@@ -43,6 +45,7 @@ ORDER = [
     "demo",
     "__init__",
     "cli",
+    "__main__",
 ]
 
 
