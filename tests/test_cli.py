@@ -264,3 +264,15 @@ def test_a_diagnosis_is_printed(tmp_path):
     wrong = run("diagnose", str(tmp_path / "t.npy"), "--report", str(tmp_path / "r.pdf"))
     assert wrong.exit_code == 3
     assert ".html" in wrong.output
+
+
+def test_a_table_with_nothing_to_recover_comes_back_at_once(tmp_path):
+    (tmp_path / "in.csv").write_text("a,b\n" + "".join(f"{i % 7}.5,{i % 3}\n" for i in range(50)))
+    result = run("recover", tmp_path / "in.csv", "-o", tmp_path / "out.csv")
+    assert result.exit_code == 0, result.output
+    assert "nothing is missing" in result.output
+    assert read_table(tmp_path / "out.csv").equals(read_table(tmp_path / "in.csv"))
+    for options in (["--noise", "0.1"], ["--limit", "a<2"], ["--save", tmp_path / "model"]):
+        result = run("recover", tmp_path / "in.csv", "-o", tmp_path / "other.csv", *FAST, *options)
+        assert result.exit_code == 0, result.output
+        assert "nothing is missing" not in result.output

@@ -179,6 +179,12 @@ def recover(
         _check_paths(data, output, draws_to, save, report)
         table = read_table(data)
         _check_fits(data, table, output, draws_to)
+        if model is None and not (draws_to or save or report) and _as_it_should_be(table, how):
+            write_table(table, output)
+            out.note(
+                "nothing is missing and --noise is none: the data are written as they are. Say --noise learn to clean."
+            )
+            return out.result(rows=len(table), missing=0, left_missing=0, output=str(output))
         rec = _fitted(out, lambda rec: rec.fit(table, checkpoint=keeper), model, how)
         rec.refine = rec.refine if refine is None else refine
         clean, draws = rec.transform(table), draws or 20
@@ -331,6 +337,19 @@ def _fitted(out: Output, fit: Callable[[Any], Any], model: Path | None, how: dic
             "have no effect with --model."
         )
     return Recoverer.load(model)
+
+
+def _as_it_should_be(table: Any, how: dict[str, Any]) -> bool:
+    """Whether there is nothing to recover: no hole, no noise, no cell known to an interval only."""
+    from unfade import Recoverer
+    from unfade.files import count_missing
+
+    if how["noise"] is not None or count_missing(table):
+        return False
+    rec = Recoverer(**how)
+    rec._check_parameters()
+    obs, _ = rec._door(table, reset=True)
+    return bool(obs.observed.all()) and not bool(obs.within().any())
 
 
 @app.command("app")
