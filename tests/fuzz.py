@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-KINDS = (".csv", ".parquet", ".npy", ".npz", ".feather", ".unfade")
+KINDS = (".csv", ".parquet", ".npy", ".npz", ".feather", ".png", ".tif", ".unfade")
 SECONDS, MEMORY = 20, 3 * 2**30
 
 
@@ -28,6 +28,7 @@ def originals(folder: Path) -> dict[str, bytes]:
     """A small good file of each kind."""
     from unfade import Recoverer
     from unfade.files import read_table, write_table
+    from unfade.frames import write_frame
 
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"height": rng.normal(170, 10, 40), "count": rng.integers(0, 9, 40)})
@@ -40,6 +41,8 @@ def originals(folder: Path) -> dict[str, bytes]:
         write_table(table, folder / f"good{ending}")
     for ending in (".npy", ".npz"):
         write_table(rng.normal(size=(30, 4)), folder / f"good{ending}")
+    for ending in (".png", ".tif"):
+        write_frame(rng.integers(0, 60_000, (12, 16)).astype(np.uint16), folder / f"good{ending}")
     Recoverer(max_steps=10, members=1, random_state=0, verbose=0).fit(table).save(folder / "good.unfade")
     return {kind: (folder / f"good{kind}").read_bytes() for kind in KINDS}
 
@@ -76,9 +79,11 @@ def judged(path: Path) -> str:
     from unfade import Recoverer
     from unfade.errors import UnfadeError
     from unfade.files import read_table
+    from unfade.frames import read_frame
 
+    read = {".unfade": Recoverer.load, ".png": read_frame, ".tif": read_frame}.get(path.suffix, read_table)
     try:
-        found = Recoverer.load(path) if path.suffix == ".unfade" else read_table(path)
+        found = read(path)
     except UnfadeError:
         return "refused"
     except BaseException as error:  # whatever it is, it is what we look for
@@ -94,6 +99,12 @@ def _same(found, path: Path) -> bool:
         own = load_file(path)
         state = found.posterior_.state_dict() if found.posterior_ is not None else {}
         return all(np.array_equal(own[f"posterior.{name}"].numpy(), value.numpy(), True) for name, value in state.items())
+    if path.suffix in (".png", ".tif"):
+        from PIL import Image
+
+        with Image.open(path) as image:
+            own = np.asarray(image.convert("RGB") if image.mode == "P" else image)
+        return np.array_equal(own, found)
     if path.suffix in (".npy", ".npz"):
         own = np.load(path, allow_pickle=False)
         own = own if path.suffix == ".npy" else own[own.files[0]]
@@ -175,13 +186,17 @@ def through_commands(folder: Path, content: dict[str, bytes], count: int, first:
     for seed in range(first, first + count):
         kind = KINDS[seed % len(KINDS)]
         place = Path(tempfile.mkdtemp(dir=folder))
-        (place / f"file{kind}").write_bytes(mutated(content[kind], seed))
+        image = kind in (".png", ".tif")
+        name = f"images/file{kind}" if image else f"file{kind}"
+        (place / "images").mkdir()
+        (place / name).write_bytes(mutated(content[kind], seed))
         (place / "good.csv").write_bytes(content[".csv"])
-        data = ["good.csv", "--model", f"file{kind}"] if kind == ".unfade" else [f"file{kind}"]
-        command = [sys.executable, "-m", "unfade", "recover", *data, "-o", "out.npy" if kind[:3] == ".np" else "out.csv"]
+        data = ["good.csv", "--model", name] if kind == ".unfade" else ["images" if image else name]
+        target = "out" if image else "out.npy" if kind[:3] == ".np" else "out.csv"
+        command = [sys.executable, "-m", "unfade", "recover", *data, "-o", target]
         command += ["-q"] if kind == ".unfade" else ["-q", "--max-steps", "5", "--members", "1"]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, check=False)
-        left = {path.name for path in place.iterdir()} - {f"file{kind}", "good.csv", "out.csv", "out.npy"}
+        left = {path.name for path in place.iterdir()} - {name, "good.csv", "images", target}
         if done.returncode not in (0, 3, 4) or "Traceback" in done.stderr or left:
             wrong.append(f"command, seed {seed} ({kind}): exit {done.returncode}, left {left}: {done.stderr[-300:]}")
     return wrong

@@ -43,6 +43,7 @@ ORDER = [
     "downstream",
     "report",
     "demo",
+    "frames",
     "__init__",
     "cli",
     "__main__",

@@ -145,6 +145,10 @@ def recover(
     members: Members = None,
     draws: Annotated[int | None, typer.Option(help="Number of draws for --draws-to (20), or into a folder (none).")] = None,
     draws_to: Annotated[Path | None, typer.Option(help="Long table of draws: columns draw, row, then the data's.")] = None,
+    std_to: Annotated[
+        Path | None, typer.Option(help="Folder for standard deviations, if DATA is a folder of images.")
+    ] = None,
+    missing_value: Annotated[float | None, typer.Option(help="Of pixels that were not measured; 0, or NaN.")] = None,
     report: Annotated[Path | None, typer.Option(help="Page (.html) that says how far to trust the result.")] = None,
     model: Model = None,
     save: Annotated[Path | None, typer.Option(help="Save the fitted model here.")] = None,
@@ -172,6 +176,11 @@ def recover(
             raise InvalidData(f"--draws must be at least 1, got {draws}.")
         how = _how(seed, method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
         keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
+        if data.is_dir() and not any(data.glob("*.parquet")):
+            folders = {"output": output, "std_to": std_to, "draws_to": draws_to}
+            return _recover_images(
+                out, data, folders, missing_value, how, model, save, draws or 8, refine, seed, memory, keeper
+            )
         if not output.suffix:
             if draws_to is not None or report is not None:
                 raise InvalidData(f"-o {output} is a folder, which holds the draws too: leave --draws-to and --report out.")
@@ -291,6 +300,42 @@ def _recover_into_folder(
     if draws:
         out.say(f"  {draws} draws: {folder / 'draws.parquet'}")
     out.result(output=str(folder), draws=draws, seconds=round(seconds, 3), model=save and str(save))
+
+
+def _recover_images(
+    out: Output,
+    data: Path,
+    folders: dict[str, Path | None],
+    missing: float | None,
+    how: dict[str, Any],
+    model: Path | None,
+    save: Path | None,
+    draws: int,
+    refine: int | None,
+    seed: int,
+    memory: str,
+    checkpoint: Any,
+) -> None:
+    """The same for a folder of images, one file a sample."""
+    from unfade.frames import Frames, check_free, fit_frames, recover_frames
+    from unfade.streaming.sources import parse_memory
+
+    for folder in folders.values():
+        if folder is not None:
+            check_free(folder)
+    started, frames = time.monotonic(), Frames.open(data, missing)
+    size = 4 * max(1, int(np.prod(frames.shape)))
+    rec = _fitted(out, lambda rec: fit_frames(rec, frames, parse_memory(memory) // (4 * size), checkpoint), model, how)
+    rec.refine = rec.refine if refine is None else refine
+    if save is not None:
+        rec.save(save)
+    at_once = min(64, max(1, parse_memory(memory) // (8 * size * (draws + 4))))
+    recover_frames(rec, frames, **folders, draws=draws, seed=seed, at_once=at_once)  # type: ignore[arg-type]
+    if checkpoint is not None:
+        checkpoint.clear()
+    seconds, written = time.monotonic() - started, [str(folder) for folder in folders.values() if folder is not None]
+    out.say(f"{data}: {len(frames)} images recovered in {seconds:.0f} s\n  {', '.join(written)}")
+    out.result(images=len(frames), output=written, seconds=round(seconds, 3), model=save and str(save))
 
 
 def _how(

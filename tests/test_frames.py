@@ -1,0 +1,109 @@
+"""Folders of images in, folders of images out."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from unfade import InvalidFile, Recoverer, cli
+from unfade.frames import Frames, fit_frames, read_frame, recover_frames, write_frame
+
+
+def folder_of(path, dtype, ending, channels=()):
+    """Thirty small images of a slope, each with a hole."""
+    rng = np.random.default_rng(0)
+    path.mkdir()
+    for number in range(30):
+        slope = 100 + 5 * np.arange(6)[:, None] + 3 * np.arange(8) + 20 * rng.random()
+        frame = np.broadcast_to(slope[..., None], (6, 8, *channels)) if channels else slope
+        frame = np.array(frame)
+        top, left = rng.integers(0, 4, 2)
+        frame[top : top + 2, left : left + 3] = np.nan if np.dtype(dtype).kind == "f" else 0
+        write_frame(frame.astype(dtype), path / f"frame-{number:02d}{ending}")
+    return path
+
+
+KINDS = [("uint16", ".png", ()), ("uint8", ".png", (3,)), ("uint16", ".tif", ()), ("float32", ".tiff", ()),
+         ("float64", ".npy", ()), ("float32", ".npy", (2,))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "ending", "channels"), KINDS, ids=str)
+def test_measured_pixels_come_back_and_holes_are_filled(tmp_path, dtype, ending, channels):
+    frames = Frames.open(folder_of(tmp_path / "in", dtype, ending, channels))
+    rec = fit_frames(Recoverer(max_steps=20, random_state=0, verbose=0), frames, most=100)
+    recover_frames(rec, frames, tmp_path / "out", tmp_path / "std", tmp_path / "draws", draws=3, at_once=5)
+    names = [path.name for path in frames.files]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+    assert len(list((tmp_path / "draws").iterdir())) == 3
+    for number, name in enumerate(names):
+        before, after, std = (read_frame(tmp_path / part / name) for part in ("in", "out", "std"))
+        hole = np.isnan(frames.read([number])[0])
+        assert hole.any()
+        assert after.dtype == before.dtype == std.dtype
+        assert np.array_equal(after[~hole], before[~hole])
+        assert np.isfinite(after).all()
+        assert (after[hole] > 0).any()
+        assert std[~hole].max() < 1e-4  # rounding
+
+
+def test_draws_of_a_frame_do_not_hang_on_how_many_are_in_memory(tmp_path):
+    frames = Frames.open(folder_of(tmp_path / "in", "float32", ".npy"))
+    rec = fit_frames(Recoverer(max_steps=20, random_state=0, verbose=0), frames, most=25)
+    for at_once in (1, 30):
+        recover_frames(rec, frames, tmp_path / f"out{at_once}", None, tmp_path / f"draws{at_once}", 2, at_once=at_once)
+    for name in [path.name for path in frames.files]:
+        one, all_ = (np.load(tmp_path / f"draws{at_once}" / "draw-001" / name) for at_once in (1, 30))
+        assert np.array_equal(one, all_)
+
+
+def test_what_is_wrong_is_named(tmp_path):
+    folder = folder_of(tmp_path / "in", "uint16", ".png")
+    frames = Frames.open(folder)
+    write_frame(np.ones((4, 4), np.uint16), folder / "frame-03.png")
+    with pytest.raises(InvalidFile, match=r"frame-03\.png is 4 x 4"):
+        frames.read(range(30))
+    (folder / "frame-03.png").write_bytes(b"not an image")
+    with pytest.raises(InvalidFile, match=r"Cannot read .*frame-03"):
+        frames.read(range(30))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidFile, match="found none"):
+        Frames.open(tmp_path / "empty")
+
+
+def test_nothing_is_left_of_a_run_that_fails(tmp_path):
+    folder = folder_of(tmp_path / "in", "uint16", ".png")
+    frames = Frames.open(folder)
+    rec = fit_frames(Recoverer(max_steps=5, random_state=0, verbose=0), frames, most=30)
+    (folder / "frame-29.png").write_bytes(b"not an image")
+    with pytest.raises(InvalidFile):
+        recover_frames(rec, frames, tmp_path / "out", at_once=4)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_frame_with_nothing_measured_is_drawn_from_the_prior(tmp_path):
+    folder = folder_of(tmp_path / "in", "uint16", ".png")
+    Image.fromarray(np.zeros((6, 8), np.uint16)).save(folder / "frame-05.png")
+    frames = Frames.open(folder)
+    rec = fit_frames(Recoverer(max_steps=20, random_state=0, verbose=0), frames, most=30)
+    recover_frames(rec, frames, tmp_path / "out")
+    assert read_frame(tmp_path / "out" / "frame-05.png").min() > 0
+
+
+def test_a_picture_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
+    folder = folder_of(tmp_path / "in", "uint16", ".png")
+    monkeypatch.setattr("unfade.frames.PIXELS", 10)
+    with pytest.raises(InvalidFile, match="pixels"):
+        Frames.open(folder)
+
+
+def test_the_command_line(tmp_path):
+    folder_of(tmp_path / "in", "uint16", ".png")
+    places = ["-o", tmp_path / "out", "--std-to", tmp_path / "std", "--draws-to", tmp_path / "draws", "--draws", 2]
+    command = ["recover", tmp_path / "in", *places, "--max-steps", 20]
+    result = CliRunner().invoke(cli.app, [str(part) for part in command])
+    assert result.exit_code == 0, result.output
+    assert "30 images" in result.output
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "out", "std", "draws"}
+    again = CliRunner().invoke(cli.app, [str(part) for part in command])
+    assert again.exit_code == 3
+    assert "is there already" in again.output
