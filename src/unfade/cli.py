@@ -7,9 +7,8 @@ kept and written; at any other time nothing is written).
 
 import json
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 import typer
 
 from unfade import __version__
+from unfade.commands import Output, Recovery, check_report, fitted
 from unfade.errors import InvalidData, TrainingFailed, UnfadeError
 
 app = typer.Typer(
@@ -32,29 +32,6 @@ EXIT_UNEXPECTED, EXIT_DATA, EXIT_TRAINING, EXIT_INTERRUPTED = 1, 3, 4, 130
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-
-
-class Output:
-    """What a command tells the user: text, one JSON object, or nothing."""
-
-    def __init__(self, quiet: bool, as_json: bool):
-        self.quiet = quiet
-        self.as_json = as_json
-
-    def say(self, text: str) -> None:
-        """A line for people."""
-        if not (self.quiet or self.as_json):
-            typer.echo(text)
-
-    def note(self, text: str) -> None:
-        """A line worth knowing that is not the result: to standard error."""
-        if not self.quiet:
-            typer.echo(f"note: {text}", err=True)
-
-    def result(self, **facts: Any) -> None:
-        """The same facts for machines."""
-        if self.as_json:
-            typer.echo(json.dumps(facts))
 
 
 @contextmanager
@@ -168,59 +145,17 @@ def recover(
 ) -> None:
     """Fill and clean a file: fit on it (or take a fitted model), write the posterior mean, and draws if asked."""
     from unfade.checkpoints import Checkpoint
-    from unfade.files import column_names, count_missing, long_table, read_table, write_table
 
     with _command(quiet, as_json, debug) as out:
-        started = time.monotonic()
         if draws is not None and draws < 1:
             raise InvalidData(f"--draws must be at least 1, got {draws}.")
         how = _how(seed, method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
         keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
-        if data.is_dir() and not any(data.glob("*.parquet")):
-            folders = {"output": output, "std_to": std_to, "draws_to": draws_to}
-            return _recover_images(
-                out, data, folders, missing_value, how, model, save, draws or 8, refine, seed, memory, keeper
-            )
-        if not output.suffix:
-            if draws_to is not None or report is not None:
-                raise InvalidData(f"-o {output} is a folder, which holds the draws too: leave --draws-to and --report out.")
-            return _recover_into_folder(out, data, output, how, model, save, draws, refine, seed, memory, resume, keeper)
-        _check_paths(data, output, draws_to, save, report)
-        table = read_table(data)
-        _check_fits(data, table, output, draws_to)
-        if model is None and not (draws_to or save or report) and _as_it_should_be(table, how):
-            write_table(table, output)
-            out.note(
-                "nothing is missing and --noise is none: the data are written as they are. Say --noise learn to clean."
-            )
-            return out.result(rows=len(table), missing=0, left_missing=0, output=str(output))
-        rec = _fitted(out, lambda rec: rec.fit(table, checkpoint=keeper), model, how)
-        rec.refine = rec.refine if refine is None else refine
-        clean, draws = rec.transform(table), draws or 20
-        completed = rec.sample(table, draws, seed=seed) if draws_to else None
-        write_table(clean, output)
-        if completed is not None and draws_to is not None:
-            write_table(long_table(completed, column_names(table)), draws_to)
-        if save is not None:
-            rec.save(save)
-        if report is not None:
-            rec.report(report, table, completed)
-        if keeper is not None and not rec.interrupted_:
-            keeper.clear()
-        missing, left = count_missing(table), count_missing(clean)
-        seconds = time.monotonic() - started
-        level = _readable(rec.noise_, column_names(table))
-        out.say(f"{data}: {missing} missing cells, {missing - left} filled; noise sd {level}; {seconds:.0f} s")
-        written = ((output, "recovered data"), (draws_to, f"{draws} draws"), (save, "model"), (report, "report"))
-        for path, what in written:
-            if path is not None:
-                out.say(f"  {what}: {path}")
-        out.result(
-            rows=len(table), missing=missing, left_missing=left, noise=_listed(rec.noise_), seconds=round(seconds, 3),
-            output=str(output), draws_to=draws_to and str(draws_to), model=save and str(save),
-            report=report and str(report), steps=[history.steps[-1] for history in rec.histories_ if history.steps],
+        job = Recovery(
+            out, data, output, how, seed, draws, draws_to, std_to, missing_value, report, model, save, memory, keeper,
+            resume, refine,
         )  # fmt: skip
-        if model is None and rec.interrupted_:
+        if job.run():
             raise typer.Exit(EXIT_INTERRUPTED)
 
 
@@ -248,10 +183,10 @@ def diagnose(
 
     with _command(quiet, as_json, debug) as out:
         if report is not None:
-            _check_report(report)
+            check_report(report)
         table = read_table(data)
         how = _how(seed, method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
-        rec = _fitted(out, lambda rec: rec.fit(table), model, how)
+        rec = fitted(out, lambda rec: rec.fit(table), model, how)
         found = rec.diagnose(table)
         out.say(str(found))
         if report is not None:
@@ -261,81 +196,6 @@ def diagnose(
         for verdict in verdicts:
             verdict["number"] = verdict["number"] if np.isfinite(verdict["number"]) else None
         out.result(level=found.level, verdicts=verdicts)
-
-
-def _recover_into_folder(
-    out: Output,
-    data: Path,
-    folder: Path,
-    how: dict[str, Any],
-    model: Path | None,
-    save: Path | None,
-    draws: int | None,
-    refine: int | None,
-    seed: int,
-    memory: str,
-    resume: bool,
-    checkpoint: Any,
-) -> None:
-    """The same for files larger than memory: fitted on a sample, written part by part."""
-    from unfade.storage import check_writable
-    from unfade.streaming import fit_stream, recover_stream
-
-    started, kept = time.monotonic(), folder.with_name(folder.name + ".model")
-    for path in (save, kept):
-        if path is not None:
-            check_writable(path)
-    if model is None and resume and kept.exists():
-        model, how = kept, _how(seed)  # what a run that was stopped had fitted
-    rec = _fitted(out, lambda rec: fit_stream(rec, data, memory, seed, checkpoint), model, how)
-    for path in (save, kept if model is None else None):
-        if path is not None:
-            rec.save(path)
-    recover_stream(rec, data, folder, draws or 0, refine, seed, memory, resume=resume)
-    kept.unlink(missing_ok=True)
-    if checkpoint is not None:
-        checkpoint.clear()
-    seconds = time.monotonic() - started
-    out.say(f"{data}: recovered in {seconds:.0f} s\n  recovered data: {folder / 'clean.parquet'}")
-    if draws:
-        out.say(f"  {draws} draws: {folder / 'draws.parquet'}")
-    out.result(output=str(folder), draws=draws, seconds=round(seconds, 3), model=save and str(save))
-
-
-def _recover_images(
-    out: Output,
-    data: Path,
-    folders: dict[str, Path | None],
-    missing: float | None,
-    how: dict[str, Any],
-    model: Path | None,
-    save: Path | None,
-    draws: int,
-    refine: int | None,
-    seed: int,
-    memory: str,
-    checkpoint: Any,
-) -> None:
-    """The same for a folder of images, one file a sample."""
-    from unfade.frames import Frames, check_free, fit_frames, recover_frames
-    from unfade.streaming.sources import parse_memory
-
-    for folder in folders.values():
-        if folder is not None:
-            check_free(folder)
-    started, frames = time.monotonic(), Frames.open(data, missing)
-    size = 4 * max(1, int(np.prod(frames.shape)))
-    rec = _fitted(out, lambda rec: fit_frames(rec, frames, parse_memory(memory) // (4 * size), checkpoint), model, how)
-    rec.refine = rec.refine if refine is None else refine
-    if save is not None:
-        rec.save(save)
-    at_once = min(64, max(1, parse_memory(memory) // (8 * size * (draws + 4))))
-    recover_frames(rec, frames, **folders, draws=draws, seed=seed, at_once=at_once)  # type: ignore[arg-type]
-    if checkpoint is not None:
-        checkpoint.clear()
-    seconds, written = time.monotonic() - started, [str(folder) for folder in folders.values() if folder is not None]
-    out.say(f"{data}: {len(frames)} images recovered in {seconds:.0f} s\n  {', '.join(written)}")
-    out.result(images=len(frames), output=written, seconds=round(seconds, 3), model=save and str(save))
 
 
 def _how(
@@ -363,38 +223,6 @@ def _how(
         "max_seconds": max_seconds,
         "random_state": seed,
     }
-
-
-def _fitted(out: Output, fit: Callable[[Any], Any], model: Path | None, how: dict[str, Any]) -> Any:
-    """A recoverer, fitted by `fit` or from a file; of processes that train together the first goes on with it."""
-    from unfade import Recoverer, processes
-
-    if model is None:
-        with processes.group():
-            others = processes.rank() > 0
-            rec = fit(Recoverer(**how, verbose=0 if out.quiet or others else 1))
-        if others:
-            raise typer.Exit
-        return rec
-    if how != _how(how["random_state"]):
-        out.note(
-            f"{model} is fitted already: options that say how to fit (--noise, --kind, --max-steps and the like) "
-            "have no effect with --model."
-        )
-    return Recoverer.load(model)
-
-
-def _as_it_should_be(table: Any, how: dict[str, Any]) -> bool:
-    """Whether there is nothing to recover: no hole, no noise, no cell known to an interval only."""
-    from unfade import Recoverer
-    from unfade.files import count_missing
-
-    if how["noise"] is not None or count_missing(table):
-        return False
-    rec = Recoverer(**how)
-    rec._check_parameters()
-    obs, _ = rec._door(table, reset=True)
-    return bool(obs.observed.all()) and not bool(obs.within().any())
 
 
 @app.command("app")
@@ -468,45 +296,6 @@ def reproduce(
         out.say(f"\n{report}\nFolder: {target}")
 
 
-def _check_report(report: Path) -> None:
-    from unfade.storage import check_writable
-
-    if report.suffix not in (".html", ".htm"):
-        raise InvalidData(f"--report writes a page: give a name that ends in .html, got {report.name!r}.")
-    check_writable(report)
-
-
-def _check_paths(data: Path, output: Path, draws_to: Path | None, save: Path | None, report: Path | None) -> None:
-    """Refuse what could not be written, before any work is done."""
-    from unfade.files import check_output
-    from unfade.storage import check_writable
-
-    for path in (output, draws_to):
-        if path is not None:
-            check_output(path)
-    if save is not None:
-        check_writable(save)
-    if report is not None:
-        _check_report(report)
-    given = [path for path in (output, draws_to, save, report) if path is not None]
-    if len(set(given)) < len(given):
-        raise InvalidData("-o, --draws-to, --save and --report must be different files.")
-    if data in given:
-        raise InvalidData(f"{data} is the input: write to another file, so that the raw data stay.")
-
-
-def _check_fits(data: Path, table: Any, output: Path, draws_to: Path | None) -> None:
-    """Refuse outputs that cannot hold what the table is."""
-    from unfade.files import column_names
-
-    if isinstance(table, np.ndarray) and table.ndim > 2 and output.suffix not in (".npy", ".npz"):
-        raise InvalidData(f"{data} holds an array of shape {table.shape}: write it to .npy or .npz, not to {output.name}.")
-    if draws_to is not None and (taken := {"draw", "row"} & set(column_names(table))):
-        raise InvalidData(
-            f"--draws-to needs the names draw and row for itself, but {data} has {sorted(taken)}. Rename them."
-        )
-
-
 def _split(text: str, mark: str, option: str, example: str) -> tuple[str, str]:
     name, found, value = text.rpartition(mark)
     if not (found and name and value):
@@ -530,20 +319,6 @@ def _limit(text: str) -> tuple[str, tuple[str, float]]:
         return name, (sign, float(level))
     except ValueError:
         raise InvalidData(f"--limit takes lead<0.5 or height>200, got {text!r}.") from None
-
-
-def _listed(noise: Any) -> Any:
-    return noise.tolist() if isinstance(noise, np.ndarray) else noise
-
-
-def _readable(noise: Any, names: list[str]) -> str:
-    """The noise level in words: one number, or the first columns' by name."""
-    if noise is None:
-        return "inferred for each row"
-    if not isinstance(noise, np.ndarray):
-        return f"{noise:.4g}"
-    shown = [f"{name} {level:.4g}" for name, level in zip(names, noise.flat, strict=True)]
-    return ", ".join(shown[:8] + ["..."] * (len(shown) > 8))
 
 
 def main() -> None:

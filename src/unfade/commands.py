@@ -1,0 +1,263 @@
+"""What `unfade recover` does with a table, a table larger than memory, or a folder of images: from file to file."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from unfade.checkpoints import Checkpoint
+from unfade.errors import InvalidData
+
+
+class Output:
+    """What a command tells the user: text, one JSON object, or nothing."""
+
+    def __init__(self, quiet: bool, as_json: bool):
+        self.quiet = quiet
+        self.as_json = as_json
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        if not (self.quiet or self.as_json):
+            typer.echo(text)
+
+    def note(self, text: str) -> None:
+        """A line worth knowing that is not the result: to standard error."""
+        if not self.quiet:
+            typer.echo(f"note: {text}", err=True)
+
+    def result(self, **facts: Any) -> None:
+        """The same facts for machines."""
+        if self.as_json:
+            typer.echo(json.dumps(facts))
+
+
+@dataclass
+class Recovery:
+    """A recovery as the command line asks for it; how: what `Recoverer` takes, the rest as the options are called."""
+
+    out: Output
+    data: Path
+    output: Path
+    how: dict[str, Any]
+    seed: int
+    draws: int | None
+    draws_to: Path | None
+    std_to: Path | None
+    missing_value: float | None
+    report: Path | None
+    model: Path | None
+    save: Path | None
+    memory: str
+    checkpoint: Checkpoint | None
+    resume: bool
+    refine: int | None
+
+    def run(self) -> bool:
+        """Do it; whether training was interrupted, and what it had reached was written."""
+        started = time.monotonic()
+        if self.data.is_dir() and not any(self.data.glob("*.parquet")):
+            interrupted = self._images(started)
+        elif not self.output.suffix:
+            interrupted = self._parts(started)
+        else:
+            interrupted = self._table(started)
+        if self.checkpoint is not None and not interrupted:
+            self.checkpoint.clear()
+        return interrupted
+
+    def _table(self, started: float) -> bool:
+        from unfade.files import column_names, count_missing, long_table, read_table, write_table
+
+        self._check_paths()
+        table = read_table(self.data)
+        self._check_fits(table)
+        if self.model is None and not (self.draws_to or self.save or self.report) and self._as_it_should_be(table):
+            write_table(table, self.output)
+            self.out.note("nothing is missing and --noise is none: the data come back as they are. --noise learn cleans.")
+            self.out.result(rows=len(table), missing=0, left_missing=0, output=str(self.output))
+            return False
+        rec = self._fitted(lambda rec: rec.fit(table, checkpoint=self.checkpoint))
+        clean, draws = rec.transform(table), self.draws or 20
+        completed = rec.sample(table, draws, seed=self.seed) if self.draws_to else None
+        write_table(clean, self.output)
+        if completed is not None and self.draws_to is not None:
+            write_table(long_table(completed, column_names(table)), self.draws_to)
+        if self.save is not None:
+            rec.save(self.save)
+        if self.report is not None:
+            rec.report(self.report, table, completed)
+        missing, left = count_missing(table), count_missing(clean)
+        seconds, level = time.monotonic() - started, _readable(rec.noise_, column_names(table))
+        self.out.say(f"{self.data}: {missing} missing cells, {missing - left} filled; noise sd {level}; {seconds:.0f} s")
+        written = {
+            "recovered data": self.output,
+            f"{draws} draws": self.draws_to,
+            "model": self.save,
+            "report": self.report,
+        }
+        self._say_where(written)
+        self.out.result(
+            rows=len(table), missing=missing, left_missing=left, noise=_listed(rec.noise_), seconds=round(seconds, 3),
+            output=str(self.output), draws_to=_name(self.draws_to), model=_name(self.save), report=_name(self.report),
+            steps=[history.steps[-1] for history in rec.histories_ if history.steps],
+        )  # fmt: skip
+        return self.model is None and bool(rec.interrupted_)
+
+    def _parts(self, started: float) -> bool:
+        """A table that need not fit into memory: fitted on a sample, written part by part."""
+        from unfade.storage import check_writable
+        from unfade.streaming import fit_stream, recover_stream
+
+        if self.draws_to is not None or self.report is not None:
+            raise InvalidData(
+                f"-o {self.output} is a folder, which holds the draws too: leave --draws-to and --report out."
+            )
+        kept = self.output.with_name(self.output.name + ".model")
+        for path in (self.save, kept):
+            if path is not None:
+                check_writable(path)
+        if self.model is None and self.resume and kept.exists():
+            self.model, self.how = kept, {"random_state": self.seed}  # what a run that was stopped had fitted
+        rec = self._fitted(lambda rec: fit_stream(rec, self.data, self.memory, self.seed, self.checkpoint))
+        for path in (self.save, kept if self.model is None else None):
+            if path is not None:
+                rec.save(path)
+        recover_stream(
+            rec, self.data, self.output, self.draws or 0, self.refine, self.seed, self.memory, resume=self.resume
+        )
+        kept.unlink(missing_ok=True)
+        seconds = time.monotonic() - started
+        self.out.say(f"{self.data}: recovered in {seconds:.0f} s")
+        draws_at = self.output / "draws.parquet" if self.draws else None
+        self._say_where({"recovered data": self.output / "clean.parquet", f"{self.draws} draws": draws_at})
+        self.out.result(output=str(self.output), draws=self.draws, seconds=round(seconds, 3), model=_name(self.save))
+        return False
+
+    def _images(self, started: float) -> bool:
+        """A folder of images, one file a sample."""
+        from unfade.frames import Frames, check_free, fit_frames, recover_frames
+        from unfade.streaming.sources import parse_memory
+
+        folders = {"recovered images": self.output, "standard deviations": self.std_to, "draws": self.draws_to}
+        for folder in folders.values():
+            if folder is not None:
+                check_free(folder)
+        frames, draws, memory = Frames.open(self.data, self.missing_value), self.draws or 8, parse_memory(self.memory)
+        size = 4 * max(1, int(np.prod(frames.shape)))
+        rec = self._fitted(lambda rec: fit_frames(rec, frames, memory // (4 * size), self.checkpoint))
+        if self.save is not None:
+            rec.save(self.save)
+        at_once = min(64, max(1, memory // (8 * size * (draws + 4))))
+        recover_frames(rec, frames, self.output, self.std_to, self.draws_to, draws, self.seed, at_once)
+        seconds = time.monotonic() - started
+        self.out.say(f"{self.data}: {len(frames)} images recovered in {seconds:.0f} s")
+        self._say_where(folders)
+        self.out.result(images=len(frames), output=str(self.output), seconds=round(seconds, 3), model=_name(self.save))
+        return self.model is None and bool(rec.interrupted_)
+
+    def _fitted(self, fit: Callable[[Any], Any]) -> Any:
+        rec = fitted(self.out, fit, self.model, self.how)
+        rec.refine = rec.refine if self.refine is None else self.refine
+        return rec
+
+    def _as_it_should_be(self, table: Any) -> bool:
+        """Whether there is nothing to recover: no hole, no noise, no cell known to an interval only."""
+        from unfade import Recoverer
+        from unfade.files import count_missing
+
+        if self.how["noise"] is not None or count_missing(table):
+            return False
+        rec = Recoverer(**self.how)
+        rec._check_parameters()
+        obs, _ = rec._door(table, reset=True)
+        return bool(obs.observed.all()) and not bool(obs.within().any())
+
+    def _check_paths(self) -> None:
+        """Refuse what could not be written, before any work is done."""
+        from unfade.files import check_output
+        from unfade.storage import check_writable
+
+        if self.std_to is not None:
+            raise InvalidData(f"--std-to is for folders of images, {self.data} is none. Leave it out.")
+        for path in (self.output, self.draws_to):
+            if path is not None:
+                check_output(path)
+        if self.save is not None:
+            check_writable(self.save)
+        if self.report is not None:
+            check_report(self.report)
+        given = [path for path in (self.output, self.draws_to, self.save, self.report) if path is not None]
+        if len(set(given)) < len(given):
+            raise InvalidData("-o, --draws-to, --save and --report must be different files.")
+        if self.data in given:
+            raise InvalidData(f"{self.data} is the input: write to another file, so that the raw data stay.")
+
+    def _check_fits(self, table: Any) -> None:
+        """Refuse outputs that cannot hold what the table is."""
+        from unfade.files import column_names
+
+        if isinstance(table, np.ndarray) and table.ndim > 2 and self.output.suffix not in (".npy", ".npz"):
+            raise InvalidData(
+                f"{self.data} holds an array of shape {table.shape}: write it to .npy or .npz, not to {self.output.name}."
+            )
+        if self.draws_to is not None and (taken := {"draw", "row"} & set(column_names(table))):
+            raise InvalidData(
+                f"--draws-to needs the names draw and row for itself, but {self.data} has {sorted(taken)}. Rename them."
+            )
+
+    def _say_where(self, written: dict[str, Path | None]) -> None:
+        for what, path in written.items():
+            if path is not None:
+                self.out.say(f"  {what}: {path}")
+
+
+def fitted(out: Output, fit: Callable[[Any], Any], model: Path | None, how: dict[str, Any]) -> Any:
+    """A recoverer, fitted by `fit` or from a file; of processes that train together the first goes on with it."""
+    from unfade import Recoverer, processes
+
+    if model is None:
+        with processes.group():
+            others = processes.rank() > 0
+            rec = fit(Recoverer(**how, verbose=0 if out.quiet or others else 1))
+        if others:
+            raise typer.Exit
+        return rec
+    if Recoverer(**how).get_params() != Recoverer(random_state=how["random_state"]).get_params():
+        out.note(
+            f"{model} is fitted already: options that say how to fit (--noise, --kind, --max-steps and the like) "
+            "have no effect with --model."
+        )
+    return Recoverer.load(model)
+
+
+def check_report(report: Path) -> None:
+    """Refuse a name that is not a page's, or that could not be written."""
+    from unfade.storage import check_writable
+
+    if report.suffix not in (".html", ".htm"):
+        raise InvalidData(f"--report writes a page: give a name that ends in .html, got {report.name!r}.")
+    check_writable(report)
+
+
+def _name(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _listed(noise: Any) -> Any:
+    return noise.tolist() if isinstance(noise, np.ndarray) else noise
+
+
+def _readable(noise: Any, names: list[str]) -> str:
+    """The noise level in words: one number, or the first columns' by name."""
+    if noise is None:
+        return "inferred for each row"
+    if not isinstance(noise, np.ndarray):
+        return f"{noise:.4g}"
+    shown = [f"{name} {level:.4g}" for name, level in zip(names, noise.flat, strict=True)]
+    return ", ".join(shown[:8] + ["..."] * (len(shown) > 8))
