@@ -43,47 +43,53 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(each.relative_to(path.parent)): each.read_bytes() for each in files}
 
 
-def kill_and_go_on(data, folder, out, kills, seed, *options):
-    """Kill as often at random moments, then let it end; how many kills came in time."""
-    rng, hit = random.Random(seed), 0
-    keep = ["--checkpoint", folder / "kept", "--checkpoint-every", "0", "--resume"]
-    started = time.monotonic()
-    code, said = finished(data, "-o", folder / "undisturbed" / out, *STEPS, *options)
+@pytest.fixture(scope="module", params=["clean.parquet", "folder"])
+def undisturbed(request, data, tmp_path_factory):
+    """The result that nobody disturbed, and the seconds it took."""
+    target, started = tmp_path_factory.mktemp("undisturbed") / request.param, time.monotonic()
+    code, said = finished(data, "-o", target, *STEPS)
     assert code == 0, said
-    usual = time.monotonic() - started
+    return target, time.monotonic() - started
+
+
+def killed_and_resumed(data, undisturbed, folder, kills, seed):
+    """Kill as often at random moments, then let it end with the same files; how many kills came in time."""
+    (wanted, seconds), rng, hit = undisturbed, random.Random(seed), 0
+    command = [
+        data,
+        "-o",
+        folder / wanted.name,
+        *STEPS,
+        "--checkpoint",
+        folder / "kept",
+        "--checkpoint-every",
+        "0",
+        "--resume",
+    ]
     for _ in range(kills):
-        process = unfade(data, "-o", folder / out, *STEPS, *options, *keep)
-        time.sleep(rng.uniform(0.1, 1.0) * usual)
+        process = unfade(*command)
+        time.sleep(rng.uniform(0.1, 1.0) * seconds)
         hit += process.poll() is None
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    code, said = finished(data, "-o", folder / out, *STEPS, *options, *keep)
+    code, said = finished(*command)
     assert code == 0, said
+    assert contents(folder / wanted.name) == contents(wanted)
+    assert [path.name for path in folder.iterdir() if path.name[0] != "."] == [wanted.name]
     return hit
 
 
-def check(data, tmp_path, kills, seed, out, *options):
-    (tmp_path / "undisturbed").mkdir()
-    hit = kill_and_go_on(data, tmp_path, out, kills, seed, *options)
-    assert contents(tmp_path / out) == contents(tmp_path / "undisturbed" / out)
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert [name for name in left if not name.startswith(".")] == sorted([out, "undisturbed"])
-    return hit
-
-
-def test_a_few_kills(data, tmp_path):
-    check(data, tmp_path, 2, 0, "clean.parquet")
+def test_a_few_kills(data, undisturbed, tmp_path):
+    killed_and_resumed(data, undisturbed, tmp_path, 2, 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("out", ["clean.parquet", "folder"])
-def test_many_kills(data, tmp_path, out):
+def test_many_kills(data, undisturbed, tmp_path):
     hit = 0
     for number in range(20):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        hit += check(data, folder, 1, number, out)
-    print(f"{hit} of 20 kills came before the end, 20 of 20 runs ended with the undisturbed result")
+        (tmp_path / str(number)).mkdir()
+        hit += killed_and_resumed(data, undisturbed, tmp_path / str(number), 1, number)
+    print(f"{hit} of 20 kills came before the end; 20 of 20 runs ended with the undisturbed result")
     assert hit >= 12
 
 
