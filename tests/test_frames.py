@@ -107,3 +107,17 @@ def test_the_command_line(tmp_path):
     again = CliRunner().invoke(cli.app, [str(part) for part in command])
     assert again.exit_code == 3
     assert "is there already" in again.output
+
+
+def test_options_of_images_are_refused_for_tables_and_the_reverse(tmp_path):
+    folder_of(tmp_path / "in", "uint16", ".png")
+    (tmp_path / "in.csv").write_text("a,b\n1.5,2\n,3\n")
+    for arguments in (
+        ["in", "-o", "out", "--report", "page.html"],
+        ["in.csv", "-o", "out.csv", "--std-to", "std"],
+        ["in.csv", "-o", "parts", "--missing-value", "0"],
+    ):
+        named = [a if a[0] == "-" or a == "0" else str(tmp_path / a) for a in arguments]
+        result = CliRunner().invoke(cli.app, ["recover", *named])
+        assert result.exit_code == 3, result.output
+        assert "Leave" in result.output

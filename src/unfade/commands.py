@@ -63,6 +63,10 @@ class Recovery:
         started = time.monotonic()
         if self.data.is_dir() and not any(self.data.glob("*.parquet")):
             interrupted = self._images(started)
+        elif self.std_to is not None or self.missing_value is not None:
+            raise InvalidData(
+                f"--std-to and --missing-value are for folders of images, {self.data} is none. Leave them out."
+            )
         elif not self.output.suffix:
             interrupted = self._parts(started)
         else:
@@ -137,13 +141,16 @@ class Recovery:
         draws_at = self.output / "draws.parquet" if self.draws else None
         self._say_where({"recovered data": self.output / "clean.parquet", f"{self.draws} draws": draws_at})
         self.out.result(output=str(self.output), draws=self.draws, seconds=round(seconds, 3), model=_name(self.save))
-        return False
+        return self.model is None and bool(rec.interrupted_)
 
     def _images(self, started: float) -> bool:
         """A folder of images, one file a sample."""
-        from unfade.frames import Frames, check_free, fit_frames, recover_frames
+        from unfade.frames import Frames, fit_frames, recover_frames
+        from unfade.storage import check_free
         from unfade.streaming.sources import parse_memory
 
+        if self.report is not None:
+            raise InvalidData("--report is for tables and arrays, not for folders of images so far. Leave it out.")
         folders = {"recovered images": self.output, "standard deviations": self.std_to, "draws": self.draws_to}
         for folder in folders.values():
             if folder is not None:
@@ -183,8 +190,6 @@ class Recovery:
         from unfade.files import check_output
         from unfade.storage import check_writable
 
-        if self.std_to is not None:
-            raise InvalidData(f"--std-to is for folders of images, {self.data} is none. Leave it out.")
         for path in (self.output, self.draws_to):
             if path is not None:
                 check_output(path)

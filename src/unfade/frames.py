@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from unfade.errors import InvalidData, InvalidFile
+from unfade.storage import check_free
 
 ENDINGS = (".png", ".tif", ".tiff", ".npy")
 PIXELS = 2**27  # of a frame, at most
@@ -21,7 +22,7 @@ PIXELS = 2**27  # of a frame, at most
 class Frames:
     """The images of a folder, in the order of their names, all of one size and type.
 
-    missing: the value of pixels that were not measured, NaN for the type's own way.
+    missing: the value of pixels that were not measured.
     """
 
     files: tuple[Path, ...]
@@ -142,12 +143,6 @@ def as_type(frame: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
         return frame.astype(dtype)
     limits = np.iinfo(dtype)
     return np.nan_to_num(frame).round().clip(limits.min, limits.max).astype(dtype)
-
-
-def check_free(folder: Path) -> None:
-    """Refuse a name that is taken."""
-    if folder.exists():
-        raise InvalidFile(f"{folder} is there already. Give another name, or remove it first.")
 
 
 def _said(frame: np.ndarray) -> str:

@@ -47,6 +47,12 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         pass
 
 
+def check_free(folder: Path) -> None:
+    """Refuse a name for a new folder that is taken."""
+    if folder.exists():
+        raise InvalidFile(f"{folder} is there already. Give another name, or remove it first.")
+
+
 def _umask() -> int:
     current = os.umask(0)
     os.umask(current)

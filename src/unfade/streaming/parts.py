@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
-from unfade.storage import digest
+from unfade.storage import check_free, digest
 from unfade.streaming.sources import FIXED_BYTES, Source, parse_memory
 
 PARTIAL = ".partial"  # ending of the folder that is written to until all is there
@@ -63,10 +63,9 @@ def recover_stream(
         "seed": int(seed), "clean": bool(clean), "rows_a_part": size,
     }  # fmt: skip
     what = [name for name, wanted in (("clean.parquet", clean), ("draws.parquet", draws)) if wanted]
-    if target.exists():
-        if resume and _read_plan(target) == plan:
-            return target
-        raise InvalidFile(f"{target} is there already. Give another name, or remove it first.")
+    if target.exists() and resume and _read_plan(target) == plan:
+        return target
+    check_free(target)
 
     def work(table: pa.Table, start: int, folder: Path) -> None:
         parts = recovered(rec, table, int(draws), int(seed), np.arange(start, start + len(table)), clean, "row")
