@@ -4,6 +4,7 @@ They are started by `torchrun`, or joined by the user's own `torch.distributed.i
 weights and see the same gradients, so they hold the same model all the time. Alone, nothing here does anything.
 """
 
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ def group() -> Iterator[None]:
         return
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    importlib.import_module("torch.distributed.nn")  # later it would keep the group, whose threads then end in an abort
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     try:
         yield
