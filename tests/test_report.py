@@ -86,7 +86,7 @@ def test_many_columns_and_many_rows_do_not_break_it(tmp_path):
     tall = pd.DataFrame(rng.normal(size=(1_000_000, 4)) + rng.normal(size=(1_000_000, 1)))
     for name, data in (("wide", wide), ("tall", tall)):
         data = data.mask(rng.random(data.shape) < 0.1)
-        rec = Recoverer(random_state=0, verbose=0, max_seconds=20, members=1).fit(data)
+        rec = Recoverer(random_state=0, verbose=0, max_seconds=20).fit(data)
         started = time.monotonic()
         rec.report(tmp_path / f"{name}.html", data)
         assert time.monotonic() - started < 30

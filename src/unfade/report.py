@@ -18,6 +18,7 @@ from unfade.tables import Column, open_container, take
 from unfade.verdicts import Diagnosis
 
 _ROWS = 2000  # rows that pictures of values are made from
+_CELLS = 10_000  # cells that are predicted from the rest of their row
 _COLUMNS = 24  # columns that are drawn one by one
 _SIGNS = {"green": "&#10003;", "amber": "!", "red": "&#10007;"}
 _SEEN, _DRAWN = "#0072B2", "#E69F00"  # apart for colour-blind eyes too (Okabe and Ito)
@@ -56,7 +57,7 @@ def write_report(recoverer: Any, X: Any, path: str | os.PathLike[str], draws: Dr
     if table.ndim == 2 and _as_image(table) is None:
         columns = container.columns or tuple(Column(str(j), "number") for j in range(table.shape[1]))
         sections += [_distributions(table, values, columns), _pairs(table, values, columns)]
-        sections += [_surprising(recoverer, part, rows), _noise(found), _links(found)]
+        sections += [_surprising(recoverer, X, rows, len(columns)), _noise(found), _links(found)]
     else:
         sections.append(_gallery(table, values))
     sections += [_simple(found), _learning(recoverer), _settings(recoverer, X)]
@@ -262,23 +263,22 @@ def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> 
     return _section("Pairs", _figure(draw, (2.4 * len(chosen) + 0.4, 2.6), says))
 
 
-def _surprising(recoverer: Any, part: Any, rows: np.ndarray) -> str:
-    found = surprises(recoverer, part, most=12, n_draws=50)
+def _surprising(recoverer: Any, X: Any, rows: np.ndarray, columns: int) -> str:
+    step = -(-len(rows) * columns // _CELLS)
+    rows = rows[::step]
+    found = surprises(recoverer, take(X, rows), most=12, n_draws=50)
     lines = [
         (int(rows[s.row]), str(s.column), s.value, s.expected, f"{_short(s.low)} to {_short(s.high)}")
         for s in found
         if s.distance > 3
     ]
-    words = f"<p>Observed cells that the rest of their row does not lead one to expect{_of(rows)}, likely errors first.</p>"
+    among = f" (among {len(rows):,} rows taken at random)" if len(rows) < len(X) else ""
+    words = f"<p>Observed cells that the rest of their row does not lead one to expect{among}, likely errors first.</p>"
     if not lines:
         return _section(
             "Surprising cells", "<p>No observed cell is far from what the rest of its row leads one to expect.</p>"
         )
     return _section("Surprising cells", words, _table(("row", "column", "value", "expected", "90 % of draws"), lines))
-
-
-def _of(rows: np.ndarray) -> str:
-    return f" (among {len(rows):,} rows taken at random)" if len(rows) == _ROWS else ""
 
 
 def _noise(found: Diagnosis) -> str:
