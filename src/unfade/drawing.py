@@ -32,13 +32,14 @@ def draw_blocks(
 
     rows: one key a sample; widths: by how much draws of entries that were not observed are made wider about their mean.
     """
-    stream = max(8, len(posterior.each) if isinstance(posterior, Ensemble) else 1)  # the first ones are those of pools
 
-    def work(model: Any, block: Observations, keys: Tensor, source: Any) -> Tensor:
+    def work(model: Ensemble, block: Observations, keys: Tensor, source: Any) -> Tensor:
+        stream = max(8, len(model.each))  # the first ones are those of pools
         chunks = [
-            model.draw(block, _DRAWS, KeyedNormals(seed, keys, first, stream), source) for first in range(0, draws, _DRAWS)
+            model.draw(block, min(draws - first, _DRAWS), KeyedNormals(seed, keys, first, stream), source, _DRAWS)
+            for first in range(0, draws, _DRAWS)
         ]
-        x = torch.cat(chunks)[:draws]
+        x = torch.cat(chunks)
         if widths is None:
             return x
         mean = model.mean(block, _DRAWS, _mirrored(KeyedNormals(seed + 1, keys)), source)
@@ -55,7 +56,7 @@ def mean_blocks(
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of (which samples, posterior means of them (samples in block, *event)), on the posterior's device."""
 
-    def work(model: Any, block: Observations, keys: Tensor, source: Any) -> Tensor:
+    def work(model: Ensemble, block: Observations, keys: Tensor, source: Any) -> Tensor:
         return model.mean(block, draws, _mirrored(KeyedNormals(seed, keys, stream=8)), source)
 
     if posterior is None:
@@ -70,11 +71,11 @@ def _blocks(
     seed: int,
     rows: Tensor,
     refine: int,
-    work: Callable[[Any, Observations, Tensor, Any], Tensor],
+    work: Callable[[Ensemble, Observations, Tensor, Any], Tensor],
     together: int = _DRAWS,
     pool_normals: Callable[[Normals], Normals] = lambda normals: normals,
 ) -> Iterator[tuple[slice, Tensor]]:
-    model = posterior.drawn_with(refine)
+    model = (posterior if isinstance(posterior, Ensemble) else Ensemble([posterior])).drawn_with(refine)
     device = next(posterior.parameters()).device
     size = _block_size(obs.event_shape.numel(), max(refine, together), device.type)
     for start in range(0, len(obs), size):

@@ -161,17 +161,14 @@ class Ensemble(nn.Module):
         """Where the draws of each member take their z from."""
         return [member.source(obs, refine, normals) for member in self.each]
 
-    def draw(self, obs: Observations, draws: int, normals: Normals, source: list[Source]) -> Tensor:
-        """Draws of x, (draws, samples, *event)."""
-        turns = [range(draws)[turn :: len(source)] for turn in range(len(source))]
+    def draw(self, obs: Observations, draws: int, normals: Normals, source: list[Source], together: int) -> Tensor:
+        """The first `draws` of `together` draws of x, (draws, samples, *event); members that have none are not run."""
+        turns = [range(together)[turn :: len(source)] for turn in range(min(draws, len(source)))]
         parts = [
-            member.draw(obs, len(turn), normals, own)
-            for member, turn, own in zip(self.each, turns, source, strict=True)
-            if turn
+            member.draw(obs, len(turn), normals, own) for member, turn, own in zip(self.each, turns, source, strict=False)
         ]
-        x = torch.cat(parts)
-        order = torch.tensor([k for turn in turns for k in turn], device=x.device)
-        return x[order.argsort()]
+        order = torch.tensor([k for turn in turns for k in turn], device=obs.values.device)
+        return torch.cat(parts)[order.argsort()[:draws]]
 
     def mean(self, obs: Observations, draws: int, normals: Normals, source: list[Source]) -> Tensor:
         """Posterior mean of x, (samples, *event)."""
