@@ -25,10 +25,11 @@ import torch
 from torch import nn
 
 from unfade import Recoverer
+from unfade.architectures import PAPER, Architecture, architecture_for
 from unfade.corruption import GaussianNoise
 from unfade.drawing import draw_blocks
 from unfade.evaluation import evaluate
-from unfade.methods import PAPER, Architecture, Task, architecture_for
+from unfade.methods import Task
 from unfade.objectives import MIWAE, PaperTAE
 from unfade.observations import Observations
 from unfade.stepping import Stepper, Trained

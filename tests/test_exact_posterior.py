@@ -6,9 +6,10 @@ from linear_gaussian import make
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
+from unfade.architectures import Architecture
 from unfade.corruption import GaussianNoise
 from unfade.drawing import draw_blocks
-from unfade.methods import Architecture, Task, fit_method
+from unfade.methods import Task, fit_method
 from unfade.models import PriorLVM
 from unfade.objectives import TAE
 from unfade.scores import covered, crps

@@ -6,9 +6,10 @@ import torch
 from linear_gaussian import make
 from torch.distributions import Independent
 
+from unfade.architectures import Architecture
 from unfade.conditionals import Cells, Conditional
 from unfade.corruption import GaussianNoise
-from unfade.methods import Architecture, Task, fit_method
+from unfade.methods import Task, fit_method
 from unfade.models import PosteriorLVM
 from unfade.objectives import MIWAE, MVAE, PaperTAE
 from unfade.observations import Observations

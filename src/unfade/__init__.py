@@ -2,11 +2,11 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from unfade.architectures import Architecture
 from unfade.corruption import GaussianNoise
 from unfade.draws import Draws
 from unfade.errors import DataNotice, InvalidData, InvalidFile, TrainingFailed, UnfadeError
 from unfade.estimator import Recoverer
-from unfade.methods import Architecture
 from unfade.observations import Observations, as_observations
 from unfade.training import TrainingConfig
 

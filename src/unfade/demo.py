@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unfade.architectures import Architecture
 from unfade.corruption import GaussianNoise, mask_at_random
 from unfade.draws import Draws
 from unfade.estimator import Recoverer
 from unfade.evaluation import Scores, evaluate
-from unfade.methods import Architecture
 from unfade.observations import Observations, as_observations
 from unfade.randomness import generator_normals
 from unfade.scores import energy_distance

@@ -52,9 +52,17 @@ def matched(obs: Observations, container: Container, columns: Sequence[Column]) 
 
 
 def model_space(
-    obs: Observations, columns: Sequence[Column], scaling: str | None, noise: Any, bounds: Bounds | None, mixed: bool
+    obs: Observations,
+    columns: Sequence[Column],
+    scaling: str | None,
+    noise: Any,
+    bounds: Bounds | None,
+    mixed: bool,
+    images: bool = False,
 ) -> ModelSpace:
-    """How columns become features. mixed: whether the method takes steps and categories."""
+    """How columns become features. mixed: whether the method takes steps and categories; images: all pixels count."""
+    if scaling == "auto":
+        scaling = "joint-variance" if images else "variance"
     entries = obs.event_shape.numel()
     counts = {i: len(c.categories) for i, c in enumerate(columns) if c.kind == "category" and len(c.categories) > 2}
     if not mixed and counts:
@@ -68,7 +76,7 @@ def model_space(
             exact[i] |= column.discrete
     whole = torch.zeros(entries, dtype=torch.bool)
     whole[[i for i, column in enumerate(columns) if column.kind != "number"]] = True
-    space = ModelSpace.fit(obs, scaling, exact, counts, whole, _ends(bounds, entries, columns))
+    space = ModelSpace.fit(obs, scaling, exact, counts, whole, _ends(bounds, entries, columns), images)
     if lost := [i for i in obs.within().flatten(1).any(0).nonzero().flatten().tolist() if i not in space.steps]:
         name = columns[lost[0]].name if columns else lost[0]
         raise InvalidData(

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from unfade import observations, storage
+from unfade.architectures import PAPER, ConvArchitecture, Networks, architecture_for, conv_architecture, network_for
 from unfade.cells import HeldOut
 from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption
@@ -25,15 +26,7 @@ from unfade.door import matched, model_space, with_limits
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
-from unfade.methods import (
-    METHODS,
-    Architecture,
-    Task,
-    architecture_for,
-    fit_ensembles,
-    members_for,
-    training_for,
-)
+from unfade.methods import METHODS, Task, fit_ensembles, members_for, refine_for, training_for
 from unfade.observations import Observations, as_observations
 from unfade.packing import packed, unpacked
 from unfade.progress import progress_bar
@@ -63,8 +56,12 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     limits : dict or None
         Detection limits of columns: with ``{"lead": ("<", 0.5)}`` all that is known of values up to 0.5 is that
         they lie below it. In frames, cells such as ``<0.5`` say it themselves.
-    scaling : {"variance", "interval", "joint-variance", "joint-interval"} or None
-        How entries are brought to model space: by column, or jointly where all share a unit (images).
+    scaling : {"auto", "variance", "interval", "joint-variance", "joint-interval"} or None
+        How entries are brought to model space: by column, or jointly where all share a unit (images). "auto": by
+        variance, jointly for convolutional networks.
+    network : {"auto", "full", "conv", "conv-large"}
+        Fully connected networks, or for images (samples, height, width[, channels]) convolutional ones: those of the
+        paper, or stronger ones. "auto": the strong ones for images of more than 64 x 64 pixels, else fully connected.
     members : "auto" or int
         Posteriors that are trained side by side and whose draws are taken in turn. "auto": with method "tae" four
         for tables of up to 64 columns (a category counts once for each of its values), else one. Where there are several,
@@ -80,8 +77,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Steps to train for. None: chosen by held-out observed cells, up to `training.steps`.
     max_seconds : float or None
         Time budget of a fit.
-    architecture : Architecture or None
-        Sizes of the networks; None: chosen from the data (the paper's for `tae-paper`).
+    architecture : Architecture, ConvArchitecture or None
+        Sizes of the networks, in place of `network`; None: chosen from the data (the paper's for `tae-paper`).
     training : TrainingConfig or None
         Batch size, learning rate and the like; None: the defaults of `unfade.TrainingConfig`.
     settings : dict or None
@@ -129,13 +126,14 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         kinds: dict[str, str] | None = None,
         bounds: dict[Any, tuple[float | None, float | None]] | None = None,
         limits: dict[Any, tuple[str, float]] | None = None,
-        scaling: str | None = "variance",
+        scaling: str | None = "auto",
+        network: str = "auto",
         members: int | str = "auto",
         recalibrate: bool = True,
         refine: int | str = "auto",
         max_steps: int | None = None,
         max_seconds: float | None = None,
-        architecture: Architecture | None = None,
+        architecture: Networks | None = None,
         training: TrainingConfig | None = None,
         settings: dict[str, Any] | None = None,
         device: str = "auto",
@@ -148,6 +146,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.bounds = bounds
         self.limits = limits
         self.scaling = scaling
+        self.network = network
         self.members = members
         self.recalibrate = recalibrate
         self.refine = refine
@@ -172,18 +171,22 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         obs, container = self._door(X, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         mixed = METHODS[self.method].mixed and (self.settings or {}).get("posterior", "forward") == "forward"
-        space = model_space(obs, container.columns or (), self.scaling, self.noise, self.bounds, mixed)
+        conv = self._convolutional(obs)
+        images = conv is not None
+        space = model_space(obs, container.columns or (), self.scaling, self.noise, self.bounds, mixed, images)
         self._say_what_is_not_modelled(space, container.columns or ())
         method, members = METHODS[self.method], self._members(space.features)
-        config = self.training or training_for(self.method, members, len(obs))
+        config = self.training or training_for(self.method, members, len(obs), images)
         corruption, settings = self._corruption(space)
+        architecture = conv or self.architecture or method.architecture
+        architecture = architecture or architecture_for(len(obs), int(space.modelled.sum()))
         task = Task(
             space.enter(obs).to(self._device()),
             corruption,
-            self.architecture or method.architecture or architecture_for(len(obs), int(space.modelled.sum())),
+            architecture,
             replace(config, steps=int(self.max_steps or config.steps)),
             seed,
-            refine=self._refine(),
+            refine=self._refine(architecture=architecture),
             fixed_steps=self.max_steps is not None,
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
             linear=self.method == "tae" and not (self.settings or self.architecture or space.limited),
@@ -320,7 +323,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             if value is not None and not (isinstance(value, (int, float, np.number)) and value > 0):
                 raise InvalidData(f"{name} must be a positive number, or None to leave it open, got {value!r}.")
         self._members(1)
-        self._refine()
+        self._refine(architecture=PAPER)
         self._device()
 
     def _members(self, features: int) -> int:
@@ -330,14 +333,22 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InvalidData(f"members must be 'auto' or a whole number from 1 to 16, got {self.members!r}.")
         return int(self.members)
 
-    def _refine(self, refine: int | str | None = None) -> int:
-        refine = self.refine if refine is None else refine
+    def _convolutional(self, obs: Observations) -> ConvArchitecture | None:
+        """The convolutional networks to use, where they are to be used."""
+        if self.architecture is not None:
+            return self.architecture if isinstance(self.architecture, ConvArchitecture) else None
+        network = network_for(self.network, obs.event_shape)
+        sees = self.method == "tae-paper" or (self.method == "tae" and self.noise is None)
+        return None if network == "full" else conv_architecture(network, obs.event_shape, sees)
+
+    def _refine(self, refine: int | str | None = None, architecture: Networks | None = None) -> int:
+        refine, architecture = self.refine if refine is None else refine, architecture or self.architecture_
         if refine == "auto":
-            return METHODS[self.method].refine
+            return refine_for(self.method, architecture)
         if not isinstance(refine, (int, np.integer)) or refine < 0:
             raise InvalidData(f"refine must be 'auto' or a whole number of at least 0, got {refine!r}.")
-        if refine and self.method == "tae-paper":
-            raise InvalidData("refine needs p(z), which method 'tae-paper' has not. Use refine=0, or method 'tae'.")
+        if refine and (self.method == "tae-paper" or architecture.decoder_sees):
+            raise InvalidData("refine needs p(z), which method 'tae-paper' and decoders that see y have not. Use refine=0.")
         return int(refine)
 
     def _door(self, X: Any, reset: bool) -> tuple[Observations, Container]:

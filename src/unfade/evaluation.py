@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.distributions import kl_divergence
 
+from unfade.architectures import Architecture
 from unfade.conditionals import Conditional, reparametrise
 from unfade.draws import Draws
 from unfade.errors import InvalidData
-from unfade.methods import Architecture
 from unfade.models import PosteriorLVM
 from unfade.objectives import Bound, Objective
 from unfade.observations import Observations, as_observations

@@ -10,79 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unfade.architectures import PAPER, Architecture, ConvArchitecture, Networks
 from unfade.checkpoints import Checkpoint
-from unfade.conditionals import Gaussian
 from unfade.corruption import Corruption
 from unfade.errors import InvalidData
 from unfade.linear import linear_posterior, resampled_factors
 from unfade.models import Ensemble, PosteriorLVM, PriorLVM
-from unfade.networks import MLP
-from unfade.objectives import MIWAE, MVAE, TAE, ForwardKL, Objective, PaperTAE
+from unfade.objectives import MIWAE, MVAE, TAE, ForwardKL, Objective, PaperTAE, Predictive, hide_boxes, hide_some
 from unfade.observations import Observations
 from unfade.training import History, OnStep, Run, TrainingConfig, scoped_seed, train_many
 from unfade.watching import Split, train_watched
 
-
-@dataclass(frozen=True)
-class Architecture:
-    """Sizes and form of the fully connected networks.
-
-    width: log-variances stay within (-width/2, width/2). skip: a linear path beside each network.
-    shared_variance: the decoder has one variance a column. decoder_sees: q(x|z,y) rather than q(x|z).
-    """
-
-    latent: int = 20
-    hidden: tuple[int, ...] = (400, 400)
-    decoder_hidden: tuple[int, ...] | None = None  # as `hidden` where None
-    prior_latent: int = 5
-    prior_hidden: tuple[int, ...] = (50, 50)
-    activation: str = "leaky_relu"
-    skip: bool = False
-    width: float = 20.0
-    shared_variance: bool = False
-    decoder_sees: bool = False
-
-    def encoder(self, inputs: int) -> Gaussian:
-        """A density over z given `inputs` numbers."""
-        return self._gaussian(inputs, self.hidden, self.latent)
-
-    def decoder(self, features: int) -> Gaussian:
-        """A density over x given z, and y and alpha where `decoder_sees`."""
-        inputs = self.latent + (2 * features if self.decoder_sees else 0)
-        hidden = self.hidden if self.decoder_hidden is None else self.decoder_hidden
-        outputs = features if self.shared_variance else 2 * features
-        network = MLP(inputs, hidden, outputs, self.activation, self.skip)
-        return Gaussian(network, features, self.width, self.shared_variance)
-
-    def prior(self, features: int) -> PriorLVM:
-        """The paper's shallow prior: q(z_p|x) and p(x|z_p)."""
-        return PriorLVM(
-            self._gaussian(features, self.prior_hidden, self.prior_latent),
-            self._gaussian(self.prior_latent, self.prior_hidden, features),
-        )
-
-    def unknowns(self, features: int) -> Gaussian:
-        """q(log beta|z,y,alpha): one noise level a sample."""
-        return self._gaussian(self.latent + 2 * features, self.hidden, 1)
-
-    def _gaussian(self, inputs: int, hidden: tuple[int, ...], features: int) -> Gaussian:
-        return Gaussian(MLP(inputs, hidden, 2 * features, self.activation, self.skip), features, self.width)
-
-
-# Supplement C: 400, 400 units and 20 latents, prior 50, 50 and 5; 500,000 steps of 20 at a rate printed as 2^-4.
-PAPER = Architecture()
 DEFAULT_TRAINING = TrainingConfig()
+IMAGE_TRAINING = TrainingConfig(batch_size=8, learning_rate=1e-3)
 POSTERIOR_WEIGHTS, POSTERIOR_SHARE = 20, 0.15  # of the stage that gives the TAE a posterior of its own
 LINEAR_MEMBERS, LINEAR_TOLERANCE, LINEAR_CELLS = 16, 1.01, 200_000  # of the linear model that small tables are also given
 PAPER_TRAINING = TrainingConfig(steps=500_000, batch_size=20, learning_rate=2e-4, decay=0.0)
-
-
-def architecture_for(samples: int, features: int) -> Architecture:
-    """Sizes from the data: small nets for small tables, the paper's width for images and wide tables."""
-    if features > 100:
-        return Architecture(latent=32, skip=True)
-    units, latent = (64, 8) if samples < 600 else (128, 16)
-    return Architecture(latent=min(latent, 2 * features), hidden=(units, units), skip=True)
 
 
 def members_for(method: str, features: int) -> int:
@@ -90,9 +33,18 @@ def members_for(method: str, features: int) -> int:
     return METHODS[method].members if features <= 64 else 1
 
 
-def training_for(method: str, members: int, samples: int) -> TrainingConfig:
-    """How to train: half a batch for members that stand side by side, and for small tables."""
+def refine_for(method: str, architecture: Networks) -> int:
+    """Candidates a draw is chosen from: none where the decoder sees y, so is no prior; few for images."""
+    if architecture.decoder_sees:
+        return 0
+    return min(METHODS[method].refine, 20 if isinstance(architecture, ConvArchitecture) else 200)
+
+
+def training_for(method: str, members: int, samples: int, images: bool = False) -> TrainingConfig:
+    """How to train: half a batch for members that stand side by side, and for small tables; small ones of images."""
     training = METHODS[method].training
+    if images and training is DEFAULT_TRAINING:
+        return IMAGE_TRAINING
     half = training is DEFAULT_TRAINING and (members > 1 or samples < 5000)
     return replace(training, batch_size=training.batch_size // 2) if half else training
 
@@ -127,7 +79,7 @@ class Task:
 
     obs: Observations
     corruption: Corruption
-    architecture: Architecture
+    architecture: Networks
     training: TrainingConfig
     seed: int
     refine: int = 0
@@ -165,7 +117,12 @@ class Task:
 
 
 def build_posterior(
-    architecture: Architecture, features: int, corruption: Corruption, conditioned: bool, infer_noise: bool, seed: int = 0
+    architecture: Networks,
+    features: int,
+    corruption: Corruption,
+    conditioned: bool,
+    infer_noise: bool,
+    seed: int = 0,
 ) -> PosteriorLVM:
     """A posterior with fresh weights from `seed`."""
     with scoped_seed(seed):
@@ -239,11 +196,26 @@ def _tae(
     posterior_weights: int = POSTERIOR_WEIGHTS,
     posterior_share: float = POSTERIOR_SHARE,
 ) -> Recipe:
-    """Noise, then the prior by the importance-weighted bound; then a posterior of its own, by one of POSTERIOR_STAGES."""
+    """Noise, then the prior by the importance-weighted bound; then a posterior of its own, by one of POSTERIOR_STAGES.
+
+    A decoder that sees y is no prior: such a posterior is trained to predict observed entries that are hidden from it.
+    """
+    if task.architecture.decoder_sees:
+        return (yield from _predictive(task))
     if posterior not in POSTERIOR_STAGES:
         raise InvalidData(f"posterior must be one of {sorted(POSTERIOR_STAGES)}, got {posterior!r}.")
     model = yield from _alone(task, task.posterior(), MIWAE(weights), time_share=0.8)
     return (yield from POSTERIOR_STAGES[posterior](task, model, posterior_weights, posterior_share))
+
+
+def _predictive(task: Task) -> Recipe:
+    architecture = task.architecture
+    with scoped_seed(task.seed + 1):
+        hide = hide_boxes(architecture.image) if isinstance(architecture, ConvArchitecture) else hide_some
+        objective = Predictive(architecture.encoder(3 * task.features), hide)
+    posterior = task.posterior(conditioned=False)
+    yield Stage(posterior, objective)
+    return posterior
 
 
 def forward_stage(
@@ -299,7 +271,7 @@ class Method:
 
 
 METHODS = {
-    "tae": Method(_tae, refine=200, members=4),
+    "tae": Method(_tae, refine=200, decoder_may_see=True, members=4),
     "tae-paper": Method(_paper_tae, 0, PAPER_TRAINING, PAPER, decoder_may_see=True, mixed=False),
     "mvae": Method(_mvae, refine=0),
     "miwae": Method(_miwae, refine=200),

@@ -1,10 +1,11 @@
-"""The objectives, side by side: MVAE, MIWAE, the paper's TAE and the TAE by its exact bound.
+"""The objectives, side by side: MVAE, MIWAE, the paper's TAE, the TAE by its exact bound, and by what it predicts.
 
 Letters are the paper's: x clean, y observations, z the posterior's latent, z_p the prior's. `normals`
 gives the random numbers. Every value is per sample and is maximised.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
 
@@ -16,6 +17,8 @@ from unfade.conditionals import Conditional, reparametrise, standard_normal
 from unfade.models import PosteriorLVM, PriorLVM
 from unfade.observations import Observations
 from unfade.randomness import Normals
+
+Hiding = Callable[[Observations, Normals], Tensor]  # which entries of samples to hide, (samples, *event)
 
 
 @dataclass(frozen=True)
@@ -163,3 +166,47 @@ class ForwardKL(Objective):
             w = posterior.log_weight(z, obs, q).softmax(0)
         value = (w * q.log_prob(z)).sum(0)
         return Bound(value, {"effective weights": 1 / w.square().sum(0)})
+
+
+class Predictive(Objective):
+    """E log q(y_h|z,y_s) - KL(q(z|y) || q(z|y_s)), z from q(z|y): y_h is hidden from y, and predicted from the rest y_s.
+
+    A bound on log q(y_h|y_s): the posterior q(x|y) learns from entries whose values are known. It needs no model
+    p(x|z), so its decoder may see y. teacher: q(z|y), given also what is shown; hide: which entries to hide.
+    """
+
+    def __init__(self, teacher: Conditional, hide: Hiding):
+        super().__init__()
+        self.teacher = teacher
+        self.hide = hide
+
+    def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
+        """The bound, a sample's entries hidden at random."""
+        hidden = obs.observed & self.hide(obs, normals)
+        shown, rest = obs.only(~hidden), obs.only(hidden)
+        q = self.teacher(obs.values, *(which.to(obs.values.dtype) for which in (obs.observed, shown.observed)))
+        z = reparametrise(q, normals(*q.base_dist.loc.shape))
+        E = posterior.corruption.marginal_log_prob(rest, posterior.decode(z, shown))
+        K = kl_divergence(q, posterior.latent(shown))
+        return Bound(E - warmup * K, {"E": E, "K": K, "hidden": hidden.flatten(1).sum(1).to(E.dtype)})
+
+
+def hide_some(obs: Observations, normals: Normals) -> Tensor:
+    """What another sample does not show, and of the rest a share that is between none and all."""
+    share = torch.special.ndtr(normals(len(obs), 1))
+    return (torch.special.ndtr(normals(*obs.observed.shape)) < share) | ~obs.observed.roll(1, 0)
+
+
+def hide_boxes(image: tuple[int, int, int]) -> Hiding:
+    """For flat images: what another one does not show, and a box of any place, up to half as high and wide."""
+    sides = image[:2]
+
+    def hide(obs: Observations, normals: Normals) -> Tensor:
+        within = []
+        for side, (place, size) in zip(sides, torch.special.ndtr(normals(2, 2, len(obs), 1)), strict=True):
+            far = (torch.arange(side, device=place.device) + 0.5 - side * place).abs()
+            within.append(far < side / 4 * size if side > 1 else torch.ones_like(far, dtype=torch.bool))
+        box = within[0][:, :, None] & within[1][:, None, :]
+        return box[..., None].expand(-1, *image).reshape(len(obs), -1) | ~obs.observed.roll(1, 0)
+
+    return hide

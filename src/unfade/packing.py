@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unfade.architectures import Architecture, ConvArchitecture, Networks
 from unfade.corruption import Corruption, GaussianNoise
 from unfade.linear import LinearDecoder, blank_factors, linear_posterior
-from unfade.methods import Architecture, build_posterior
+from unfade.methods import build_posterior
 from unfade.models import Ensemble, PosteriorLVM
 from unfade.observations import Scaling
 from unfade.recording import Recording
@@ -55,8 +56,8 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any:
     """A fitted recoverer of that class."""
     parameters = dict(meta["parameters"])
-    for name, config in (("architecture", Architecture), ("training", TrainingConfig)):
-        parameters[name] = _from_json(config, parameters[name])
+    parameters["architecture"] = _architecture(parameters["architecture"])
+    parameters["training"] = _from_json(TrainingConfig, parameters["training"])
     rec = kind(**parameters)
     rec.seed_ = meta["seed"]
     if tensors["modelled"].numel() != prod(meta["event_shape"]):
@@ -74,7 +75,7 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
         rec.feature_names_in_ = np.asarray(meta["feature_names"], dtype=object)
     rec.noise_ = np.asarray(meta["noise"]) if isinstance(meta["noise"], list) else meta["noise"]
     rec.widths_, rec.held_out_ = tensors.get("widths"), None
-    rec.architecture_ = _from_json(Architecture, meta["architecture"])
+    rec.architecture_ = _architecture(meta["architecture"])
     rec.histories_ = [History(**history) for history in meta["histories"]]
     state = {name.removeprefix("posterior."): value for name, value in tensors.items() if name.startswith("posterior.")}
     rec.posterior_ = _posterior(rec, state, **meta["posterior"]) if meta["posterior"] else None
@@ -104,7 +105,7 @@ def _posterior(
     return ensemble.requires_grad_(False).eval().to(rec._device())
 
 
-def _check_sizes(architecture: Architecture, features: int, state: dict[str, Tensor], members: int, linear: bool) -> None:
+def _check_sizes(architecture: Networks, features: int, state: dict[str, Tensor], members: int, linear: bool) -> None:
     """Refuse sizes that the tensors do not have before memory is taken for them."""
     there = sum(value.numel() for value in state.values())
     with torch.device("meta"):
@@ -115,12 +116,16 @@ def _check_sizes(architecture: Architecture, features: int, state: dict[str, Ten
 
 
 def _to_json(value: Any) -> Any:
-    if isinstance(value, (Architecture, TrainingConfig)):
+    if isinstance(value, (Architecture, ConvArchitecture, TrainingConfig)):
         return asdict(value)
     if isinstance(value, dict):
         return {name: _to_json(part) for name, part in value.items()}
     plain = value is None or isinstance(value, (str, int, float))
     return value if plain else np.asarray(value).tolist()
+
+
+def _architecture(value: dict[str, Any] | None) -> Any:
+    return _from_json(ConvArchitecture if value and "image" in value else Architecture, value)
 
 
 def _from_json(kind: Any, value: dict[str, Any] | None) -> Any:

@@ -44,16 +44,19 @@ class ModelSpace:
     @classmethod
     def fit(
         cls, obs: Observations, kind: str | None, exact: Tensor | None = None, levels: dict[int, int] | None = None,
-        whole: Tensor | None = None, bounds: Tensor | None = None,
+        whole: Tensor | None = None, bounds: Tensor | None = None, images: bool = False,
     ) -> "ModelSpace":  # fmt: skip
-        """From observed entries only; `kind` is one of SCALINGS, or None. exact: entries whose values carry no noise."""
+        """From observed entries only; `kind` is one of SCALINGS, or None. exact: entries whose values carry no noise.
+
+        images: every entry is modelled, for the others say something about those that were never seen.
+        """
         flat = _flat(obs)
         low, span = by_columns(interval, flat.values, flat.observed)
         fill = torch.where(flat.observed.any(0) & (span == 0), low, torch.nan)
-        modelled = span > 0
+        modelled = torch.ones_like(span, dtype=torch.bool) if images else span > 0
         levels = {entry: count for entry, count in (levels or {}).items() if modelled[entry]}
         numbers = [e for e in modelled.nonzero().flatten().tolist() if e not in levels]
-        limited = tuple(e for e in numbers if flat[:, e].within().any())
+        limited = () if flat.low is None else tuple(e for e in numbers if flat[:, e].within().any())
         found = {e: occurring_values(flat[:, e], e in limited) for e in numbers if exact is not None and exact[e]}
         steps = {entry: values for entry, values in found.items() if values is not None}
         if whole is None:

@@ -91,7 +91,8 @@ def hold_out(obs: Observations, seed: int, corruption: Corruption) -> Split | No
     chosen = torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < share
     held = obs.observed & corruption.whole(chosen)
     rows = held.any(1).nonzero().flatten()
-    some = rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:1024]]
+    most = max(16, min(1024, 2**21 // held.shape[1]))
+    some = rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:most]]
     seen = obs.only(~held)
     if not (len(rows) and seen.observed.any()):
         return None

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unfade.architectures import PAPER, Architecture
 from unfade.corruption import GaussianNoise, mask_at_random, mask_window
 from unfade.drawing import draw_blocks
 from unfade.errors import InvalidFile
 from unfade.evaluation import reconstruction_elbos
-from unfade.methods import PAPER, Architecture, Task, fit_many, forward_stage, side_by_side
+from unfade.methods import Task, fit_many, forward_stage, side_by_side
 from unfade.models import PosteriorLVM
 from unfade.observations import Observations
 from unfade.paper.datasets import Dataset, load

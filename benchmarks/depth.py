@@ -1,0 +1,194 @@
+"""Depth maps with held-out pixels, against in-painting: `python benchmarks/depth.py --data-dir FOLDER`.
+
+FOLDER holds stacks of depth maps in mm, 0 = missing (kinect1_7scenes_160x120_mm.npz, realsense_d435_desk_160x120_mm.npz) and
+nyu_labeled_filled_160x120_u8.npz. Of the raw stacks, measured pixels are held out: under the holes of another frame, in
+boxes, and along depth edges; into the NYU rooms holes of the raw frames are cut. NYU's truth is its toolbox's filling where
+the sensor saw nothing, and comes in steps of 39 mm. The methods see what is left, the scorer alone sees what was held out.
+Frames of one block in the middle of the video are not trained on (`unseen`). Prints, and with --report writes, scores in mm:
+RMSE of the mean, CRPS, coverage of the central 90 % beside what is due, energy score a root of the number of pixels.
+Methods that give one image and no draws have their absolute error as CRPS, and no coverage. Needs opencv-python-headless.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import ndimage
+
+from unfade import Recoverer
+from unfade.scores import coverage_due, covered, crps, energy_score
+
+STACKS = {
+    "kinect": "kinect1_7scenes_160x120_mm.npz",
+    "realsense": "realsense_d435_desk_160x120_mm.npz",
+    "nyu": "nyu_labeled_filled_160x120_u8.npz",
+}
+DRAWS = 20
+HOLES, BOXES, EDGES = 1, 2, 3  # why a pixel was held out
+WHY = {HOLES: "holes", BOXES: "boxes", EDGES: "edges"}
+
+
+def stack(folder: Path, name: str) -> np.ndarray:
+    """Depth in mm, NaN where the sensor saw nothing."""
+    data = np.load(folder / STACKS[name])
+    if name == "nyu":
+        return (data["depth_u8"] + 0.5) * float(data["mm_per_unit"])
+    depth = data["depth"].astype(float)
+    return np.where(depth == 0, np.nan, depth)
+
+
+def edges(frame: np.ndarray) -> np.ndarray:
+    """Pixels within two of a jump by more than 100 mm."""
+    jump = np.zeros(frame.shape, bool)
+    for axis in (0, 1):
+        step = np.abs(np.diff(frame, axis=axis)) > 100
+        jump |= np.insert(step, 0, False, axis) | np.insert(step, step.shape[axis], False, axis)
+    return ndimage.binary_dilation(jump, iterations=2)
+
+
+def held_out(truth: np.ndarray, masks: np.ndarray, seed: int) -> np.ndarray:
+    """Why each pixel was held out, 0 where it was not. masks: holes of real frames, True = missing."""
+    rng = np.random.default_rng(seed)
+    why = np.zeros(truth.shape, np.uint8)
+    height, width = truth.shape[1:]
+    for frame, mark in zip(truth, why, strict=True):
+        hole = masks[rng.integers(len(masks))]
+        mark[hole[:, ::-1] if rng.random() < 0.5 else hole] = HOLES
+        for _ in range(2):
+            top, left, high, wide = rng.integers((0, 0, 8, 8), (height, width, 41, 41))
+            mark[top : top + high, left : left + wide] = BOXES
+        side = slice(0, width // 2) if rng.random() < 0.5 else slice(width // 2, width)
+        mark[:, side][edges(frame)[:, side] & (mark[:, side] == 0)] = EDGES
+    why[np.isnan(truth)] = 0
+    return why
+
+
+def by_unfade(seen: np.ndarray, train: np.ndarray, options: argparse.Namespace, **how: Any) -> tuple[np.ndarray, Any]:
+    """Draws by a recoverer, (draws, frames, height, width)."""
+    rec = Recoverer(random_state=0, verbose=1, device=options.device, max_steps=options.steps, **how)
+    rec.fit(seen[train].astype(np.float32))
+    return rec.sample(seen.astype(np.float32), DRAWS).values, rec
+
+
+def by_opencv(seen: np.ndarray, flag: int) -> np.ndarray:
+    """One of OpenCV's in-paintings."""
+    import cv2
+
+    filled = [
+        cv2.inpaint(np.nan_to_num(frame).astype(np.float32), np.isnan(frame).astype(np.uint8), 5, flag) for frame in seen
+    ]
+    return np.stack(filled)[None].astype(float)
+
+
+def by_nearest(seen: np.ndarray) -> np.ndarray:
+    """The nearest pixel that was measured."""
+    out = []
+    for frame in seen:
+        place = ndimage.distance_transform_edt(np.isnan(frame), return_distances=False, return_indices=True)
+        out.append(frame[tuple(place)])
+    return np.stack(out)[None]
+
+
+def by_pixel(seen: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Draws with each pixel's mean and sd over the frames of training."""
+    rng = np.random.default_rng(0)
+    whole = np.nanmean(seen[train]), np.nanstd(seen[train])
+    some = np.isfinite(seen[train]).sum(0) > 1
+    with np.errstate(invalid="ignore"):
+        mean = np.where(some, np.nan_to_num(np.nansum(seen[train], 0) / np.isfinite(seen[train]).sum(0).clip(1)), whole[0])
+        square = np.nansum((seen[train] - mean) ** 2, 0) / np.isfinite(seen[train]).sum(0).clip(1)
+    sd = np.where(some, np.sqrt(square), whole[1])
+    return mean + sd * rng.normal(size=(DRAWS, *seen.shape))
+
+
+def methods(options: argparse.Namespace) -> dict[str, Callable[[np.ndarray, np.ndarray], Any]]:
+    """By name: from what is seen and which frames to train on to draws."""
+    return {
+        "unfade, conv-large": lambda s, t: by_unfade(s, t, options, network="conv-large"),
+        "unfade, conv": lambda s, t: by_unfade(s, t, options, network="conv"),
+        "tae-paper, conv": lambda s, t: by_unfade(s, t, options, network="conv", method="tae-paper"),
+        "MIWAE, conv-large": lambda s, t: by_unfade(s, t, options, network="conv-large", method="miwae"),
+        "Telea": lambda s, t: by_opencv(s, 1),
+        "Navier-Stokes": lambda s, t: by_opencv(s, 0),
+        "nearest pixel": lambda s, t: by_nearest(s),
+        "mean of the pixel": lambda s, t: by_pixel(s, t),
+    }
+
+
+def scores(draws: np.ndarray, truth: np.ndarray, cells: np.ndarray) -> dict[str, float]:
+    """Scores on chosen pixels."""
+    x, t = torch.from_numpy(draws[:, cells]).double(), torch.from_numpy(truth[cells])
+    flat = [torch.from_numpy(np.nan_to_num(part).reshape(*part.shape[:-2], -1)) for part in (draws, truth)]
+    chosen = torch.from_numpy(cells.reshape(len(cells), -1))
+    energy = energy_score(flat[0].double(), flat[1], chosen) / chosen.sum(1).clamp(min=1).sqrt()
+    return {
+        "rmse": float((x.mean(0) - t).square().mean().sqrt()),
+        "crps": float(crps(x, t).mean()),
+        "coverage": float(covered(x, t, 0.9).double().mean()) if len(x) > 1 else float("nan"),
+        "due": coverage_due(0.9, len(x)) if len(x) > 1 else float("nan"),
+        "energy": float(energy[chosen.any(1)].mean()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--stack", choices=STACKS, default="kinect")
+    parser.add_argument("--methods", nargs="*")
+    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--every", type=int, default=1, help="take one frame of so many")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--folder", type=Path, default=Path("build/depth"))
+    options = parser.parse_args()
+
+    truth = stack(options.data_dir, options.stack)[:: options.every]
+    raw = stack(options.data_dir, "kinect" if options.stack == "nyu" else options.stack)
+    why = held_out(truth, np.isnan(raw), options.seed)
+    seen = np.where(why > 0, np.nan, truth)
+    count = len(truth)
+    unseen = np.zeros(count, bool)
+    unseen[int(0.6 * count) : int(0.75 * count)] = True
+    near = np.zeros(count, bool)  # frames next to the block look like it: nobody trains on them
+    near[int(0.56 * count) : int(0.79 * count)] = True
+    shown = np.sort(np.random.default_rng(1).permutation(np.nonzero(~near)[0])[:100])
+    tried = np.concatenate([shown, np.nonzero(unseen)[0][:: max(1, unseen.sum() // 100)]])
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for name, method in methods(options).items():
+        if options.methods and name not in options.methods:
+            continue
+        started = time.monotonic()
+        order = np.concatenate([tried, np.setdiff1d(np.nonzero(~near)[0], tried)])
+        found = method(seen[order], np.nonzero(~near[order])[0]) if name.startswith("mean") else None
+        if found is None:
+            found = method(seen[order], np.nonzero(~near[order])[0]) if "conv" in name else method(seen[tried], tried)
+        draws = (found[0] if isinstance(found, tuple) else found)[:, : len(tried)]
+        result = {
+            where: {
+                what: scores(draws[:, rows], truth[tried][rows], kind(why[tried][rows]))
+                for what, kind in {
+                    "all": lambda w: w > 0, **{label: lambda w, code=code: w == code for code, label in WHY.items()}
+                }.items()
+            }
+            for where, rows in {"trained on": ~unseen[tried], "unseen": unseen[tried]}.items()
+        }  # fmt: skip
+        said = {"method": name, "steps": options.steps, "frames": count, "seconds": time.monotonic() - started}
+        said |= {"stack": options.stack, "seed": options.seed, "scores": result}
+        (options.folder / f"{options.stack}-{name.replace(', ', '-').replace(' ', '-')}-{options.seed}.json").write_text(
+            json.dumps(said)
+        )
+        for where, kinds in result.items():
+            for what, s in kinds.items():
+                print(
+                    f"{options.stack} {name:20s} {where:10s} {what:6s} RMSE {s['rmse']:6.1f} CRPS {s['crps']:6.1f} "
+                    f"coverage {s['coverage']:.3f} of {s['due']:.3f} energy {s['energy']:6.1f} ({said['seconds']:.0f} s)"
+                )
+
+
+if __name__ == "__main__":
+    main()
