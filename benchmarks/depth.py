@@ -1,11 +1,11 @@
 """Depth maps with held-out pixels, against in-painting: `python benchmarks/depth.py --data-dir FOLDER`.
 
-FOLDER holds stacks of depth maps in mm, 0 = missing (kinect1_7scenes_160x120_mm.npz, realsense_d435_desk_160x120_mm.npz) and
-nyu_labeled_filled_160x120_u8.npz. Of the raw stacks, measured pixels are held out: under the holes of another frame, in
+FOLDER holds stacks of depth maps in mm, 0 = missing: kinect1_7scenes_160x120_mm.npz, realsense_d435_desk_160x120_mm.npz;
+and nyu_labeled_filled_160x120_u8.npz. Of the raw stacks, measured pixels are held out: under the holes of another frame, in
 boxes, and along depth edges; into the NYU rooms holes of the raw frames are cut. NYU's truth is its toolbox's filling where
 the sensor saw nothing, and comes in steps of 39 mm. The methods see what is left, the scorer alone sees what was held out.
-Frames of one block in the middle of the video are not trained on (`unseen`). Prints, and with --report writes, scores in mm:
-RMSE of the mean, CRPS, coverage of the central 90 % beside what is due, energy score a root of the number of pixels.
+Frames of one block in the middle of the video are not trained on (`unseen`). Prints, and keeps as JSON, scores in mm: RMSE
+of the mean, CRPS, coverage of the central 90 % beside what is due, energy score over the root of the number of pixels.
 Methods that give one image and no draws have their absolute error as CRPS, and no coverage. Needs opencv-python-headless.
 """
 
@@ -68,11 +68,12 @@ def held_out(truth: np.ndarray, masks: np.ndarray, seed: int) -> np.ndarray:
     return why
 
 
-def by_unfade(seen: np.ndarray, train: np.ndarray, options: argparse.Namespace, **how: Any) -> tuple[np.ndarray, Any]:
+def by_unfade(seen: np.ndarray, train: np.ndarray, count: int, options: argparse.Namespace, **how: Any) -> np.ndarray:
     """Draws by a recoverer, (draws, frames, height, width)."""
-    rec = Recoverer(random_state=0, verbose=1, device=options.device, max_steps=options.steps, **how)
+    rec = Recoverer(random_state=options.seed, device=options.device, max_steps=options.steps, **how)
     rec.fit(seen[train].astype(np.float32))
-    return rec.sample(seen.astype(np.float32), DRAWS).values, rec
+    rec.save(options.folder / f"{options.stack}-{how.get('method', 'tae')}-{how['network']}-{options.seed}.unfade")
+    return rec.sample(seen[:count].astype(np.float32), DRAWS).values
 
 
 def by_opencv(seen: np.ndarray, flag: int) -> np.ndarray:
@@ -94,29 +95,26 @@ def by_nearest(seen: np.ndarray) -> np.ndarray:
     return np.stack(out)[None]
 
 
-def by_pixel(seen: np.ndarray, train: np.ndarray) -> np.ndarray:
+def by_pixel(seen: np.ndarray, train: np.ndarray, count: int) -> np.ndarray:
     """Draws with each pixel's mean and sd over the frames of training."""
-    rng = np.random.default_rng(0)
-    whole = np.nanmean(seen[train]), np.nanstd(seen[train])
-    some = np.isfinite(seen[train]).sum(0) > 1
-    with np.errstate(invalid="ignore"):
-        mean = np.where(some, np.nan_to_num(np.nansum(seen[train], 0) / np.isfinite(seen[train]).sum(0).clip(1)), whole[0])
-        square = np.nansum((seen[train] - mean) ** 2, 0) / np.isfinite(seen[train]).sum(0).clip(1)
-    sd = np.where(some, np.sqrt(square), whole[1])
-    return mean + sd * rng.normal(size=(DRAWS, *seen.shape))
+    shown = seen[train]
+    number = np.isfinite(shown).sum(0)
+    mean = np.where(number > 1, np.nansum(shown, 0) / number.clip(1), np.nanmean(shown))
+    sd = np.where(number > 1, np.sqrt(np.nansum((shown - mean) ** 2, 0) / number.clip(1)), np.nanstd(shown))
+    return mean + sd * np.random.default_rng(0).normal(size=(DRAWS, count, *mean.shape))
 
 
-def methods(options: argparse.Namespace) -> dict[str, Callable[[np.ndarray, np.ndarray], Any]]:
-    """By name: from what is seen and which frames to train on to draws."""
+def methods(options: argparse.Namespace) -> dict[str, Callable[[np.ndarray, np.ndarray, int], np.ndarray]]:
+    """By name: from what is seen, which frames to train on, and how many are asked for, to draws."""
     return {
-        "unfade, conv-large": lambda s, t: by_unfade(s, t, options, network="conv-large"),
-        "unfade, conv": lambda s, t: by_unfade(s, t, options, network="conv"),
-        "tae-paper, conv": lambda s, t: by_unfade(s, t, options, network="conv", method="tae-paper"),
-        "MIWAE, conv-large": lambda s, t: by_unfade(s, t, options, network="conv-large", method="miwae"),
-        "Telea": lambda s, t: by_opencv(s, 1),
-        "Navier-Stokes": lambda s, t: by_opencv(s, 0),
-        "nearest pixel": lambda s, t: by_nearest(s),
-        "mean of the pixel": lambda s, t: by_pixel(s, t),
+        "unfade, conv-large": lambda s, t, n: by_unfade(s, t, n, options, network="conv-large"),
+        "unfade, conv": lambda s, t, n: by_unfade(s, t, n, options, network="conv"),
+        "tae-paper, conv": lambda s, t, n: by_unfade(s, t, n, options, network="conv", method="tae-paper"),
+        "MIWAE, conv-large": lambda s, t, n: by_unfade(s, t, n, options, network="conv-large", method="miwae"),
+        "Telea": lambda s, t, n: by_opencv(s[:n], 1),
+        "Navier-Stokes": lambda s, t, n: by_opencv(s[:n], 0),
+        "nearest pixel": lambda s, t, n: by_nearest(s[:n]),
+        "mean of the pixel": by_pixel,
     }
 
 
@@ -164,10 +162,7 @@ def main() -> None:
             continue
         started = time.monotonic()
         order = np.concatenate([tried, np.setdiff1d(np.nonzero(~near)[0], tried)])
-        found = method(seen[order], np.nonzero(~near[order])[0]) if name.startswith("mean") else None
-        if found is None:
-            found = method(seen[order], np.nonzero(~near[order])[0]) if "conv" in name else method(seen[tried], tried)
-        draws = (found[0] if isinstance(found, tuple) else found)[:, : len(tried)]
+        draws = method(seen[order], np.nonzero(~near[order])[0], len(tried))
         result = {
             where: {
                 what: scores(draws[:, rows], truth[tried][rows], kind(why[tried][rows]))

@@ -6,7 +6,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from unfade import InvalidFile, Recoverer, cli
-from unfade.frames import Frames, fit_frames, read_frame, recover_frames, write_frame
+from unfade.frames import fit_frames, open_frames, read_frame, recover_frames, write_frame
 
 
 def folder_of(path, dtype, ending, channels=()):
@@ -29,7 +29,7 @@ KINDS = [("uint16", ".png", ()), ("uint8", ".png", (3,)), ("uint16", ".tif", ())
 
 @pytest.mark.parametrize(("dtype", "ending", "channels"), KINDS, ids=str)
 def test_measured_pixels_come_back_and_holes_are_filled(tmp_path, dtype, ending, channels):
-    frames = Frames.open(folder_of(tmp_path / "in", dtype, ending, channels))
+    frames = open_frames(folder_of(tmp_path / "in", dtype, ending, channels))
     rec = fit_frames(Recoverer(max_steps=20, random_state=0, verbose=0), frames, most=100)
     recover_frames(rec, frames, tmp_path / "out", tmp_path / "std", tmp_path / "draws", draws=3, at_once=5)
     names = [path.name for path in frames.files]
@@ -47,7 +47,7 @@ def test_measured_pixels_come_back_and_holes_are_filled(tmp_path, dtype, ending,
 
 
 def test_draws_of_a_frame_do_not_hang_on_how_many_are_in_memory(tmp_path):
-    frames = Frames.open(folder_of(tmp_path / "in", "float32", ".npy"))
+    frames = open_frames(folder_of(tmp_path / "in", "float32", ".npy"))
     rec = fit_frames(Recoverer(max_steps=20, random_state=0, verbose=0), frames, most=25)
     for at_once in (1, 30):
         recover_frames(rec, frames, tmp_path / f"out{at_once}", None, tmp_path / f"draws{at_once}", 2, at_once=at_once)
@@ -56,9 +56,49 @@ def test_draws_of_a_frame_do_not_hang_on_how_many_are_in_memory(tmp_path):
         assert np.array_equal(one, all_)
 
 
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".zarr"])
+def test_stacks_come_back_as_stacks(tmp_path, ending):
+    folder = open_frames(folder_of(tmp_path / "in", "uint16", ".png"))
+    stack = np.stack([folder.frame(number) for number in range(len(folder))])
+    paths = [tmp_path / f"{name}{ending}" for name in ("stack", "out", "std", "draws")]
+    if ending == ".zarr":
+        zarr = pytest.importorskip("zarr")
+        zarr.open_array(str(paths[0]), mode="w", shape=stack.shape, dtype=stack.dtype)[:] = stack
+    elif ending == ".npy":
+        np.save(paths[0], stack)
+    else:
+        np.savez(paths[0], depth=stack, number=np.arange(len(stack)))
+    frames = open_frames(paths[0])
+    assert np.array_equal(frames.read(range(30)), folder.read(range(30)), equal_nan=True)
+    rec = fit_frames(Recoverer(max_steps=20, random_state=0, verbose=0), frames, most=100)
+    recover_frames(rec, frames, *paths[1:], draws=3, at_once=7)
+    out, std, draws = (open_frames(path) if number < 2 else path for number, path in enumerate(paths[1:]))
+    assert len(out) == len(std) == 30
+    for number in range(30):
+        seen = stack[number] > 0
+        assert np.array_equal(out.frame(number)[seen], stack[number][seen])
+        assert (out.frame(number)[~seen] > 0).all()
+    drawn = zarr.open_array(str(draws)) if ending == ".zarr" else np.load(draws)
+    drawn = drawn["data"] if ending == ".npz" else drawn
+    assert drawn.shape == (3, *stack.shape)
+    assert {path.name for path in tmp_path.iterdir()} == {"in", *(path.name for path in paths)}
+
+
+def test_a_stack_that_is_none_is_named(tmp_path):
+    np.save(tmp_path / "flat.npy", np.zeros((4, 5)))
+    with pytest.raises(InvalidFile, match="4 x 5 of float64"):
+        open_frames(tmp_path / "flat.npy")
+    np.savez(tmp_path / "two.npz", a=np.zeros((2, 3, 3)), b=np.zeros((2, 3, 3)))
+    with pytest.raises(InvalidFile, match="arrays a, b"):
+        open_frames(tmp_path / "two.npz")
+    np.save(tmp_path / "stack.npy", np.zeros((4, 5, 6)))
+    with pytest.raises(InvalidFile, match=r"write it to one of .npy"):
+        open_frames(tmp_path / "stack.npy").check_output(tmp_path / "out.png")
+
+
 def test_what_is_wrong_is_named(tmp_path):
     folder = folder_of(tmp_path / "in", "uint16", ".png")
-    frames = Frames.open(folder)
+    frames = open_frames(folder)
     write_frame(np.ones((4, 4), np.uint16), folder / "frame-03.png")
     with pytest.raises(InvalidFile, match=r"frame-03\.png is 4 x 4"):
         frames.read(range(30))
@@ -67,12 +107,12 @@ def test_what_is_wrong_is_named(tmp_path):
         frames.read(range(30))
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidFile, match="found none"):
-        Frames.open(tmp_path / "empty")
+        open_frames(tmp_path / "empty")
 
 
 def test_nothing_is_left_of_a_run_that_fails(tmp_path):
     folder = folder_of(tmp_path / "in", "uint16", ".png")
-    frames = Frames.open(folder)
+    frames = open_frames(folder)
     rec = fit_frames(Recoverer(max_steps=5, random_state=0, verbose=0), frames, most=30)
     (folder / "frame-29.png").write_bytes(b"not an image")
     with pytest.raises(InvalidFile):
@@ -83,7 +123,7 @@ def test_nothing_is_left_of_a_run_that_fails(tmp_path):
 def test_a_frame_with_nothing_measured_is_drawn_from_the_prior(tmp_path):
     folder = folder_of(tmp_path / "in", "uint16", ".png")
     Image.fromarray(np.zeros((6, 8), np.uint16)).save(folder / "frame-05.png")
-    frames = Frames.open(folder)
+    frames = open_frames(folder)
     rec = fit_frames(Recoverer(max_steps=20, random_state=0, verbose=0), frames, most=30)
     recover_frames(rec, frames, tmp_path / "out")
     assert read_frame(tmp_path / "out" / "frame-05.png").min() > 0
@@ -93,7 +133,7 @@ def test_a_picture_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
     folder = folder_of(tmp_path / "in", "uint16", ".png")
     monkeypatch.setattr("unfade.frames.PIXELS", 10)
     with pytest.raises(InvalidFile, match="pixels"):
-        Frames.open(folder)
+        open_frames(folder)
 
 
 def test_the_command_line(tmp_path):
@@ -113,7 +153,7 @@ def test_options_of_images_are_refused_for_tables_and_the_reverse(tmp_path):
     folder_of(tmp_path / "in", "uint16", ".png")
     (tmp_path / "in.csv").write_text("a,b\n1.5,2\n,3\n")
     for arguments in (
-        ["in", "-o", "out", "--report", "page.html"],
+        ["in.csv", "-o", "out.csv", "--gallery", "page.png"],
         ["in.csv", "-o", "out.csv", "--std-to", "std"],
         ["in.csv", "-o", "parts", "--missing-value", "0"],
     ):

@@ -49,6 +49,9 @@ def data_dir(tmp_path_factory):
     labels = rng.integers(1, 7, 900)
     np.savez(folder / "uci_har" / "har_features_q16.npz", Xq_T=features, y=labels, n_train=np.int32(700))
     patch.setattr(datasets, "HAR_DIGEST", hashlib.sha256(features.tobytes()).hexdigest())
+    depth = np.round(1000 + 10 * rng.normal(size=(12, 1, 1)) + 20 * np.arange(40) + 5 * np.arange(24)[:, None])
+    depth[rng.random(depth.shape) < 0.1] = 0
+    np.savez(folder / "kinect.npz", depth=depth.astype(np.uint16), frame=np.arange(12))
     yield folder
     patch.undo()
 

@@ -79,32 +79,33 @@ def _main(
 
 
 def _noise(text: str) -> Any:
-    """none, learn, learn-by-column, infer, one number, or one a column with commas between."""
+    """none, one of those that are learned, infer, one number, or one a column with commas between."""
     if text.lower() == "none":
         return None
-    if text in ("learn", "learn-by-column", "infer"):
+    if text in ("learn", "learn-by-column", "learn-by-value", "infer"):
         return text
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
         raise InvalidData(
-            f"--noise takes none, learn, learn-by-column or numbers such as 0.3 or 0.1,0.2, got {text!r}."
+            f"--noise takes none, learn, learn-by-column, learn-by-value or numbers such as 0.3 or 0.1,0.2, got {text!r}."
         ) from None
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-Noise = Annotated[str, typer.Option(help="none, learn, learn-by-column, 0.3, one a column (0.1,0.2) or infer.")]
+Noise = Annotated[str, typer.Option(help="none, learn, learn-by-column, learn-by-value, a number, one a column, or infer.")]
 Method = Annotated[str, typer.Option(help="tae, mvae, miwae or tae-paper (slow: 500,000 steps).")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Kind of a column: zip=category or note=excluded.")]
 Bounds = Annotated[list[str] | None, typer.Option(help="Least and largest value of a column: age=0:120.")]
 Limits = Annotated[list[str] | None, typer.Option("--limit", help="Detection limit of a column: 'lead<0.5'.")]
-Scale = Annotated[str, typer.Option(help="variance, interval, joint-variance, joint-interval or none.")]
+Scale = Annotated[str, typer.Option(help="auto, variance, interval, joint-variance, joint-interval or none.")]
+Network = Annotated[str, typer.Option(help="auto, full, or for images conv (the paper's) or conv-large.")]
 Members = Annotated[int | None, typer.Option(min=1, help="Models side by side; chosen by the size of the table.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")]
 MaxSteps = Annotated[int | None, typer.Option(help="Training steps; chosen by held-out cells where not given.")]
 MaxSeconds = Annotated[float | None, typer.Option(help="Time budget of the fit.")]
 Model = Annotated[Path | None, typer.Option(help="Use this fitted model instead of fitting.")]
-DATA = typer.Argument(help="Table or array: .csv, .parquet, .feather, .npy or .npz; empty cells or NaN are missing.")
+DATA = typer.Argument(help="Table (.csv, .parquet, .feather), array (.npy, .npz, .zarr) or a folder of images.")
 
 
 @app.command()
@@ -118,14 +119,16 @@ def recover(
     kinds: Kinds = None,
     bounds: Bounds = None,
     limits: Limits = None,
-    scaling: Scale = "variance",
+    scaling: Scale = "auto",
+    network: Network = "auto",
     members: Members = None,
     draws: Annotated[int | None, typer.Option(help="Number of draws for --draws-to (20), or into a folder (none).")] = None,
     draws_to: Annotated[Path | None, typer.Option(help="Long table of draws: columns draw, row, then the data's.")] = None,
-    std_to: Annotated[
-        Path | None, typer.Option(help="Folder for standard deviations, if DATA is a folder of images.")
-    ] = None,
+    std_to: Annotated[Path | None, typer.Option(help="Where standard deviations go, if DATA are images.")] = None,
     missing_value: Annotated[float | None, typer.Option(help="Of pixels that were not measured; 0, or NaN.")] = None,
+    gallery: Annotated[
+        Path | None, typer.Option(help="Picture (.png) of some images: given, mean, draws, standard deviation.")
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="Page (.html) that says how far to trust the result.")] = None,
     model: Model = None,
     save: Annotated[Path | None, typer.Option(help="Save the fitted model here.")] = None,
@@ -149,11 +152,11 @@ def recover(
     with _command(quiet, as_json, debug) as out:
         if draws is not None and draws < 1:
             raise InvalidData(f"--draws must be at least 1, got {draws}.")
-        how = _how(seed, method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
+        how = _how(seed, method, noise, kinds, bounds, limits, scaling, network, members, max_steps, max_seconds)
         keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
         job = Recovery(
-            out, data, output, how, seed, draws, draws_to, std_to, missing_value, report, model, save, memory, keeper,
-            resume, refine,
+            out, data, output, how, seed, draws, draws_to, std_to, missing_value, gallery, report, model, save, memory,
+            keeper, resume, refine,
         )  # fmt: skip
         if job.run():
             raise typer.Exit(EXIT_INTERRUPTED)
@@ -167,7 +170,8 @@ def diagnose(
     kinds: Kinds = None,
     bounds: Bounds = None,
     limits: Limits = None,
-    scaling: Scale = "variance",
+    scaling: Scale = "auto",
+    network: Network = "auto",
     members: Members = None,
     report: Annotated[Path | None, typer.Option(help="The same as a page (.html), with pictures.")] = None,
     model: Model = None,
@@ -185,7 +189,7 @@ def diagnose(
         if report is not None:
             check_report(report)
         table = read_table(data)
-        how = _how(seed, method, noise, kinds, bounds, limits, scaling, members, max_steps, max_seconds)
+        how = _how(seed, method, noise, kinds, bounds, limits, scaling, network, members, max_steps, max_seconds)
         rec = fitted(out, lambda rec: rec.fit(table), model, how)
         found = rec.diagnose(table)
         out.say(str(found))
@@ -205,7 +209,8 @@ def _how(
     kinds: list[str] | None = None,
     bounds: list[str] | None = None,
     limits: list[str] | None = None,
-    scaling: str = "variance",
+    scaling: str = "auto",
+    network: str = "auto",
     members: int | None = None,
     max_steps: int | None = None,
     max_seconds: float | None = None,
@@ -218,6 +223,7 @@ def _how(
         "bounds": dict(map(_bounds, bounds or ())) or None,
         "limits": dict(map(_limit, limits or ())) or None,
         "scaling": None if scaling == "none" else scaling,
+        "network": network,
         "members": members or "auto",
         "max_steps": max_steps,
         "max_seconds": max_seconds,

@@ -50,6 +50,7 @@ class Recovery:
     draws_to: Path | None
     std_to: Path | None
     missing_value: float | None
+    gallery: Path | None
     report: Path | None
     model: Path | None
     save: Path | None
@@ -61,11 +62,13 @@ class Recovery:
     def run(self) -> bool:
         """Do it; whether training was interrupted, and what it had reached was written."""
         started = time.monotonic()
-        if self.data.is_dir() and not any(self.data.glob("*.parquet")):
+        from unfade.frames import are_frames
+
+        if are_frames(self.data):
             interrupted = self._images(started)
-        elif self.std_to is not None or self.missing_value is not None:
+        elif self.std_to is not None or self.missing_value is not None or self.gallery is not None:
             raise InvalidData(
-                f"--std-to and --missing-value are for folders of images, {self.data} is none. Leave them out."
+                f"--std-to, --missing-value and --gallery are for images, {self.data} holds none. Leave them out."
             )
         elif not self.output.suffix:
             interrupted = self._parts(started)
@@ -145,26 +148,36 @@ class Recovery:
 
     def _images(self, started: float) -> bool:
         """A folder of images, one file a sample."""
-        from unfade.frames import Frames, fit_frames, recover_frames
-        from unfade.storage import check_free
+        from unfade.frames import fit_frames, open_frames, recover_frames, some_frames
+        from unfade.gallery import write_gallery
+        from unfade.storage import check_writable
         from unfade.streaming.sources import parse_memory
 
+        frames, draws, memory = open_frames(self.data, self.missing_value), self.draws or 8, parse_memory(self.memory)
+        places = {"recovered images": self.output, "standard deviations": self.std_to, "draws": self.draws_to}
+        for place in places.values():
+            if place is not None:
+                frames.check_output(place)
+        if self.gallery is not None and self.gallery.suffix not in (".png", ".pdf", ".svg"):
+            raise InvalidData(f"--gallery writes a picture: give a name that ends in .png, got {self.gallery.name!r}.")
+        for path in (self.gallery, self.save):
+            if path is not None:
+                check_writable(path)
         if self.report is not None:
-            raise InvalidData("--report is for tables and arrays, not for folders of images so far. Leave it out.")
-        folders = {"recovered images": self.output, "standard deviations": self.std_to, "draws": self.draws_to}
-        for folder in folders.values():
-            if folder is not None:
-                check_free(folder)
-        frames, draws, memory = Frames.open(self.data, self.missing_value), self.draws or 8, parse_memory(self.memory)
+            check_report(self.report)
         size = 4 * max(1, int(np.prod(frames.shape)))
         rec = self._fitted(lambda rec: fit_frames(rec, frames, memory // (4 * size), self.checkpoint))
         if self.save is not None:
             rec.save(self.save)
         at_once = min(64, max(1, memory // (8 * size * (draws + 4))))
         recover_frames(rec, frames, self.output, self.std_to, self.draws_to, draws, self.seed, at_once)
+        if self.gallery is not None:
+            write_gallery(rec, some_frames(frames, 6), self.gallery, seed=self.seed)
+        if self.report is not None:
+            rec.report(self.report, some_frames(frames, min(200, max(6, 2**22 // size))))
         seconds = time.monotonic() - started
         self.out.say(f"{self.data}: {len(frames)} images recovered in {seconds:.0f} s")
-        self._say_where(folders)
+        self._say_where({**places, "gallery": self.gallery, "report": self.report, "model": self.save})
         self.out.result(images=len(frames), output=str(self.output), seconds=round(seconds, 3), model=_name(self.save))
         return self.model is None and bool(rec.interrupted_)
 
@@ -207,10 +220,6 @@ class Recovery:
         """Refuse outputs that cannot hold what the table is."""
         from unfade.files import column_names
 
-        if isinstance(table, np.ndarray) and table.ndim > 2 and self.output.suffix not in (".npy", ".npz"):
-            raise InvalidData(
-                f"{self.data} holds an array of shape {table.shape}: write it to .npy or .npz, not to {self.output.name}."
-            )
         if self.draws_to is not None and (taken := {"draw", "row"} & set(column_names(table))):
             raise InvalidData(
                 f"--draws-to needs the names draw and row for itself, but {self.data} has {sorted(taken)}. Rename them."

@@ -111,28 +111,32 @@ class GaussianNoise(Corruption):
         """The noise level; 0 where there is no noise."""
         return torch.where(self.exact, 0.0, (10 * self.log_std_tens).exp())
 
+    def level(self, clean: Tensor) -> Tensor:
+        """The noise level at clean values: the same at all."""
+        return self.std
+
     def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:
         """y = x + std * eps where observed."""
-        noisy = clean + self.std * normals(*clean.shape)
+        noisy = clean + self.level(clean) * normals(*clean.shape)
         return Observations(torch.where(observed, noisy, 0.0), observed)
 
     def log_prob(self, obs: Observations, clean: Tensor, unknowns: Tensor | None = None) -> Tensor:
         """Sum of log N(y; x, std^2) over seen entries; 0 for those without noise, where x is y."""
-        std = self.std if unknowns is None else unknowns
+        std = self.level(clean) if unknowns is None else unknowns
         cells = Normal(clean, torch.where(self.exact, 1.0, std), validate_args=False).log_prob(obs.values)
         return _total(torch.where(obs.observed & ~self.exact, cells, 0.0), obs)
 
     def marginal_log_prob(self, obs: Observations, clean: Independent) -> Tensor:
         """Sum of log N(y; mean, scale^2 + std^2) over seen entries: variances add."""
         base = clean.base_dist
-        variance = base.scale.square() + self.std.square()
+        variance = base.scale.square() + self.level(base.loc).square()
         cells = (obs.values - base.loc).square() / variance + variance.log() + log(2 * pi)
         return -0.5 * _total(torch.where(obs.observed, cells, 0.0), obs)
 
     def condition(self, obs: Observations, clean: Independent) -> Independent:
         """On seen entries precisions add; seen entries without noise are pinned to their values."""
         base = clean.base_dist
-        variance, noise = base.scale.square(), torch.where(self.exact, 1.0, self.std).square()
+        variance, noise = base.scale.square(), torch.where(self.exact, 1.0, self.level(base.loc)).square()
         gain = torch.where(obs.observed, variance / (variance + noise), 0.0)
         loc = base.loc + gain * (obs.values - base.loc)
         scale = base.scale * torch.where(obs.observed, noise / (variance + noise), 1.0).sqrt()
@@ -146,6 +150,32 @@ class GaussianNoise(Corruption):
         base, pinned = clean.base_dist, obs.observed & self.exact
         cells = PinnedNormal(torch.where(pinned, obs.values, base.loc), base.scale, pinned)
         return Independent(cells, clean.reinterpreted_batch_ndims, validate_args=False)
+
+
+class GrowingNoise(GaussianNoise):
+    """Gaussian noise whose sd grows with the square of the clean value, as of depth sensors: std + growth (x - zero)^2.
+
+    Given z, the level is taken at the decoder's mean, so that p(y|z) and p(x|z,y) have closed forms still.
+
+    >>> GrowingNoise(0.5, 0.1, zero=-2.0).level(torch.tensor([-2.0, 0.0]))
+    tensor([0.5000, 0.9000], grad_fn=<AddBackward0>)
+    """
+
+    zero: Tensor
+
+    def __init__(self, std: Tensor | float, growth: Tensor | float, zero: Tensor | float, learn: bool = False):
+        super().__init__(std, learn)
+        self.log_growth_tens = nn.Parameter(torch.as_tensor(growth, dtype=torch.float32).log() / 10, requires_grad=learn)
+        self.register_buffer("zero", torch.as_tensor(zero, dtype=torch.float32))
+
+    @property
+    def growth(self) -> Tensor:
+        """By how much the sd grows with the square of the clean value."""
+        return (10 * self.log_growth_tens).exp()
+
+    def level(self, clean: Tensor) -> Tensor:
+        """The noise level at clean values."""
+        return self.std + self.growth * (clean - self.zero).square()
 
 
 def _total(cells: Tensor, obs: Observations) -> Tensor:

@@ -61,8 +61,6 @@ def model_space(
     images: bool = False,
 ) -> ModelSpace:
     """How columns become features. mixed: whether the method takes steps and categories; images: all pixels count."""
-    if scaling == "auto":
-        scaling = "joint-variance" if images else "variance"
     entries = obs.event_shape.numel()
     counts = {i: len(c.categories) for i, c in enumerate(columns) if c.kind == "category" and len(c.categories) > 2}
     if not mixed and counts:

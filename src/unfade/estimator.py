@@ -21,7 +21,7 @@ from unfade import observations, storage
 from unfade.architectures import PAPER, ConvArchitecture, Networks, architecture_for, conv_architecture, network_for
 from unfade.cells import HeldOut
 from unfade.checkpoints import Checkpoint
-from unfade.corruption import Corruption
+from unfade.corruption import Corruption, GrowingNoise
 from unfade.door import matched, model_space, with_limits
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
@@ -36,6 +36,8 @@ from unfade.tables import Column, Container, open_container
 from unfade.training import OnStep, TrainingConfig
 from unfade.watching import Split, widths
 
+MEAN_OF = 100  # draws of z that a mean is taken over; fewer of large images, whose pixels are many
+
 
 class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Recover clean data from incomplete, noisy observations, as a distribution.
@@ -44,10 +46,10 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     method : {"tae", "tae-paper", "mvae", "miwae"}
         How the posterior is trained.
-    noise : None, float, array of one number a column, "learn", "learn-by-column" or "infer"
+    noise : None, float, array of one number a column, "learn", "learn-by-column", "learn-by-value" or "infer"
         Noise of the observed cells, in the units of the data. None: they are exact and come back as
-        they went in. "learn": one level relative to each column's scale. "infer" (`tae-paper` only):
-        one level a sample, q(beta|z,y,alpha).
+        they went in. "learn": one level relative to each column's scale. "learn-by-value": sd = a + b x^2 for data of
+        one unit, as of depth sensors. "infer" (`tae-paper` only): one level a sample, q(beta|z,y,alpha).
     kinds : dict or None
         Kinds of columns of a frame by name, where they are not as found: "number", "whole", "boolean", "date",
         "ordered", "category", or "excluded" (passed through as it is).
@@ -95,7 +97,9 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     noise_ : float, ndarray or None
         Noise level in the units of the data: one number where all columns share it, else one a column;
-        None where it was inferred for each sample.
+        None where it was inferred for each sample. Where it grows with the value, the level at the mean of the data.
+    noise_law_ : (float, float) or None
+        a and b of sd = a + b x^2, where noise is "learn-by-value".
     posterior_ : Ensemble
     space_ : ModelSpace
     histories_ : list of History, one a stage
@@ -171,9 +175,12 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         obs, container = self._door(X, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         mixed = METHODS[self.method].mixed and (self.settings or {}).get("posterior", "forward") == "forward"
-        conv = self._convolutional(obs)
+        conv, growing = self._convolutional(obs), isinstance(self.noise, str) and self.noise == "learn-by-value"
+        scaling = self.scaling
+        if scaling == "auto":
+            scaling = "joint-variance" if conv or growing else "variance"
         images = conv is not None
-        space = model_space(obs, container.columns or (), self.scaling, self.noise, self.bounds, mixed, images)
+        space = model_space(obs, container.columns or (), scaling, self.noise, self.bounds, mixed, images)
         self._say_what_is_not_modelled(space, container.columns or ())
         method, members = METHODS[self.method], self._members(space.features)
         config = self.training or training_for(self.method, members, len(obs), images)
@@ -189,7 +196,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             refine=self._refine(architecture=architecture),
             fixed_steps=self.max_steps is not None,
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
-            linear=self.method == "tae" and not (self.settings or self.architecture or space.limited),
+            linear=self.method == "tae" and not (self.settings or self.architecture or space.limited or growing),
         )
         if checkpoint is not None:
             said = {**self.get_params(deep=False), "random_state": seed, "verbose": 0, "device": self._device().type}
@@ -205,7 +212,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             warnings.warn("Training was interrupted: what it had reached is kept.", DataNotice, stacklevel=2)
         self.seed_, self.space_, self.posterior_, self.columns_ = seed, space, posterior, container.columns
         self.architecture_, self.histories_, self.interrupted_ = task.architecture, task.histories, task.interrupted
-        self.noise_ = self._noise_in_units()
+        self.noise_, self.noise_law_ = self._noise_in_units(), self._noise_law()
         self.widths_, self.held_out_ = None, None
         if task.split is not None and task.predicted is not None and posterior is not None:
             noise = copy.deepcopy(posterior.each[0].corruption).cpu()
@@ -221,8 +228,9 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         rows = torch.zeros(len(obs), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
         # Where features are not straight scales of entries, means are those of draws.
         blocks = partial(
-            mean_blocks if self.space_.straight else draw_blocks, draws=100, seed=self.seed_, refine=self._refine()
-        )
+            mean_blocks if self.space_.straight else draw_blocks, draws=MEAN_OF if self.space_.features < 4096 else 16,
+            seed=self.seed_, refine=self._refine(),
+        )  # fmt: skip
         self._fill(means[None], obs, container, rows, blocks, central=True)
         return container.wrap(means)
 
@@ -471,6 +479,15 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if torch.allclose(found, found[0], rtol=1e-5, atol=0):
             return float(found[0])
         return levels.reshape(self.space_.event_shape).numpy()
+
+    def _noise_law(self) -> tuple[float, float] | None:
+        corruptions = [] if self.posterior_ is None else [member.corruption for member in self.posterior_.each]
+        found = [(c.std.mean(), c.growth.mean()) for c in corruptions if isinstance(c, GrowingNoise)]
+        if not found:
+            return None
+        level, growth = (float(torch.stack(part).mean()) for part in zip(*found, strict=True))
+        scale = float(self.space_.scale[0])
+        return level * scale, growth / scale
 
     def _device(self) -> torch.device:
         gpu = torch.cuda.is_available()

@@ -1,11 +1,11 @@
-"""Folders of images as data: PNG, TIFF or NPY, one file a sample; the same kind of file, order and names out."""
+"""Images as data: folders of PNG, TIFF or NPY files, and stacks in one .npy, .npz or .zarr; the same kind out."""
 
 import os
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,55 +15,191 @@ from unfade.errors import InvalidData, InvalidFile
 from unfade.storage import check_free
 
 ENDINGS = (".png", ".tif", ".tiff", ".npy")
+STACKS = (".npy", ".npz", ".zarr")
 PIXELS = 2**27  # of a frame, at most
 
 
-@dataclass(frozen=True)
-class Frames:
-    """The images of a folder, in the order of their names, all of one size and type.
+class Frames(ABC):
+    """Images of one size and type. missing: the value of pixels that were not measured."""
 
-    missing: the value of pixels that were not measured.
-    """
-
-    files: tuple[Path, ...]
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    missing: float
-
-    @classmethod
-    def open(cls, folder: str | os.PathLike[str], missing: float | None = None) -> "Frames":
-        """Look at a folder. missing: 0 for images of whole numbers and NaN for others, where not given."""
-        files = tuple(sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS))
-        if not files:
-            raise InvalidFile(f"Expected images ({', '.join(ENDINGS)}) in the folder {folder}, found none. Check the path.")
-        first = read_frame(files[0])
-        whole = np.issubdtype(first.dtype, np.integer)
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], missing: float | None):
+        whole = np.issubdtype(dtype, np.integer)
         if missing is None:
             missing = 0.0 if whole else np.nan
         if whole and np.isnan(missing):
-            raise InvalidData(f"{files[0]} holds whole numbers, which cannot be NaN: give the value of missing pixels.")
-        return cls(files, first.shape, first.dtype, missing)
+            raise InvalidData(f"{path} holds whole numbers, which cannot be NaN: give the value of missing pixels.")
+        self.path, self.shape, self.dtype, self.missing = path, shape, dtype, missing
 
+    @abstractmethod
     def __len__(self) -> int:
-        return len(self.files)
+        """How many there are."""
+
+    @abstractmethod
+    def frame(self, number: int) -> np.ndarray:
+        """One of them as it is."""
+
+    @abstractmethod
+    def sink(self, draft: Path, draws: int | None) -> "Sink":
+        """Where results of the same kind are written to; draws: how many of each frame."""
+
+    def check_output(self, path: Path) -> None:
+        """Refuse a name that results of this kind cannot have, or that is taken."""
+        check_free(path)
 
     def read(self, which: Any) -> np.ndarray:
         """Some of them, (frames, *shape), with NaN where pixels are missing."""
         stack = np.empty((len(which), *self.shape), np.promote_types(self.dtype, np.float32))
         for target, number in zip(stack, which, strict=True):
-            frame = read_frame(self.files[number])
-            if frame.shape != self.shape or frame.dtype != self.dtype:
-                raise InvalidFile(
-                    f"{self.files[number]} is {_said(frame)}, {self.files[0].name} is {_said(read_frame(self.files[0]))}. "
-                    "Expected images of one size and type: put others into a folder of their own."
-                )
+            frame = self.frame(number)
             target[:] = np.where(frame == self.missing, np.nan, frame)
         return stack
 
-    def write(self, stack: np.ndarray, which: Any, folder: Path) -> None:
-        """Write some of them under their own names, rounded and clipped to their own type."""
-        for frame, number in zip(stack, which, strict=True):
-            write_frame(as_type(frame, self.dtype), folder / self.files[number].name)
+
+class Sink(ABC):
+    """Results on their way to disk."""
+
+    @abstractmethod
+    def write(self, values: np.ndarray, which: range, draw: int | None = None) -> None:
+        """Some frames, or a draw of them, rounded and clipped to their own type."""
+
+    def finish(self) -> None:
+        """All is written."""
+        return None
+
+
+class FolderOfFrames(Frames):
+    """The images of a folder, in the order of their names."""
+
+    def __init__(self, folder: Path, missing: float | None = None):
+        self.files = tuple(sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS))
+        if not self.files:
+            raise InvalidFile(f"Expected images ({', '.join(ENDINGS)}) in the folder {folder}, found none. Check the path.")
+        first = read_frame(self.files[0])
+        super().__init__(self.files[0], first.shape, first.dtype, missing)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def frame(self, number: int) -> np.ndarray:
+        """One of them as it is."""
+        frame = read_frame(self.files[number])
+        if frame.shape != self.shape or frame.dtype != self.dtype:
+            raise InvalidFile(
+                f"{self.files[number]} is {_said(frame)}, {self.files[0].name} is {_said(read_frame(self.files[0]))}. "
+                "Expected images of one size and type: put others into a folder of their own."
+            )
+        return frame
+
+    def sink(self, draft: Path, draws: int | None) -> Sink:
+        """A folder of files with the same names; for draws, one such folder each."""
+        return _Folder(draft, self)
+
+
+class _Folder(Sink):
+    def __init__(self, draft: Path, frames: FolderOfFrames):
+        self.draft, self.frames = draft, frames
+        draft.mkdir()
+
+    def write(self, values: np.ndarray, which: range, draw: int | None = None) -> None:
+        place = self.draft if draw is None else self.draft / f"draw-{draw:03d}"
+        place.mkdir(exist_ok=True)
+        for frame, number in zip(values, which, strict=True):
+            write_frame(as_type(frame, self.frames.dtype), place / self.frames.files[number].name)
+
+
+class Stack(Frames):
+    """The images of one array, (frames, height, width) or (frames, height, width, channels)."""
+
+    def __init__(self, path: Path, missing: float | None = None):
+        try:
+            self.array = _opened(path)
+        except Exception as error:  # libraries say in many ways that bytes are not what they should be
+            raise InvalidFile(f"Cannot read {path}: {error}. Expected a valid {path.suffix} file.") from None
+        if self.array.ndim not in (3, 4) or 0 in self.array.shape or self.array.dtype.kind not in "uif":
+            said = f"{' x '.join(map(str, self.array.shape)) or 'a single number'} of {self.array.dtype}"
+            raise InvalidFile(f"{path} holds {said}. Expected numbers by frame, height and width, or by channels too.")
+        super().__init__(path, self.array.shape[1:], self.array.dtype, missing)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def frame(self, number: int) -> np.ndarray:
+        """One of them as it is."""
+        return np.asarray(self.array[number])
+
+    def sink(self, draft: Path, draws: int | None) -> Sink:
+        """One array of the same type; draws come first."""
+        return _Array(draft, (*([] if draws is None else [draws]), len(self), *self.shape), self.dtype)
+
+    def check_output(self, path: Path) -> None:
+        """Refuse a name that results of this kind cannot have, or that is taken."""
+        if path.suffix not in STACKS:
+            raise InvalidFile(f"{self.path} is a stack: write it to one of {', '.join(STACKS)}, not to {path.name!r}.")
+        super().check_output(path)
+
+
+class _Array(Sink):
+    def __init__(self, draft: Path, shape: tuple[int, ...], dtype: np.dtype[Any]):
+        self.draft, self.dtype = draft, dtype
+        self.array: Any
+        if draft.suffix == ".zarr":
+            zarr = _zarr()
+            frame = shape[-3:] if len(shape) == 4 and shape[-1] <= 4 else shape[-2:]
+            chunks = (*[1] * (len(shape) - len(frame)), *frame)
+            self.array = zarr.open_array(str(draft), mode="w", shape=shape, chunks=chunks, dtype=dtype)
+        else:
+            self.array = np.lib.format.open_memmap(draft, "w+", dtype, shape)
+
+    def write(self, values: np.ndarray, which: range, draw: int | None = None) -> None:
+        place = slice(which.start, which.stop)
+        self.array[place if draw is None else (draw, place)] = as_type(values, self.dtype)
+
+    def finish(self) -> None:
+        if self.draft.suffix == ".zarr":
+            return
+        self.array.flush()
+        if self.draft.suffix == ".npz":
+            whole = self.draft.with_suffix(".whole")
+            with whole.open("wb") as file:
+                np.savez_compressed(file, data=self.array)
+            whole.replace(self.draft)
+
+
+def open_frames(path: str | os.PathLike[str], missing: float | None = None) -> Frames:
+    """Images of a folder or of a stack. missing: 0 for images of whole numbers and NaN for others, where not given."""
+    path = Path(path)
+    return Stack(path, missing) if path.suffix in STACKS else FolderOfFrames(path, missing)
+
+
+def are_frames(path: Path) -> bool:
+    """Whether there is a folder of images, or a stack of them, at a path."""
+    if path.suffix == ".zarr" or not path.is_file():
+        return path.is_dir() and not any(path.glob("*.parquet"))
+    try:
+        return path.suffix in STACKS and _opened(path).ndim > 2
+    except Exception:  # whatever is wrong with it, who reads it says
+        return False
+
+
+def _opened(path: Path) -> Any:
+    if path.suffix == ".zarr":
+        return _zarr().open_array(str(path), mode="r")
+    loaded = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
+    if path.suffix == ".npy":
+        return loaded
+    with loaded:
+        large = [name for name in loaded.files if loaded[name].ndim > 2] if len(loaded.files) > 1 else loaded.files
+        if len(large) != 1:
+            raise ValueError(f"it holds the arrays {', '.join(loaded.files)}, one of three axes or more is expected")
+        return loaded[large[0]]
+
+
+def _zarr() -> Any:
+    try:
+        import zarr
+    except ModuleNotFoundError:
+        raise InvalidFile("Stacks in .zarr need the package zarr: pip install 'unfade[zarr]'.") from None
+    return zarr
 
 
 def recover_frames(
@@ -76,32 +212,35 @@ def recover_frames(
     seed: int = 0,
     at_once: int = 16,
 ) -> None:
-    """Write the posterior mean of every frame into a folder, and their standard deviation and draws into others.
+    """Write the posterior mean of every frame to `output`, and their standard deviations and draws elsewhere.
 
-    `at_once` frames are in memory together. Folders have their names when all is there, not before.
+    `at_once` frames are in memory together. Folders and files have their names when all is there, not before.
     """
-    folders = [folder for folder in (output, std_to, draws_to) if folder is not None]
-    with _whole_folders(folders) as drafts:
+    wanted = {output: None, std_to: None, draws_to: draws}
+    with _whole({path: count for path, count in wanted.items() if path is not None}, frames) as sinks:
         for start in range(0, len(frames), at_once):
             which = range(start, min(start + at_once, len(frames)))
             given = frames.read(which)
-            frames.write(rec.transform(given), which, drafts[output])
+            sinks[output].write(rec.transform(given), which)
             if std_to is None and draws_to is None:
                 continue
             drawn = rec.sample(given, draws, seed=seed, row_ids=list(which))
             if std_to is not None:
-                frames.write(drawn.std(), which, drafts[std_to])
+                sinks[std_to].write(drawn.std(), which)
             for number, draw in enumerate(drawn if draws_to is not None else ()):
                 assert draws_to is not None
-                place = drafts[draws_to] / f"draw-{number:03d}"
-                place.mkdir(exist_ok=True)
-                frames.write(draw, which, place)
+                sinks[draws_to].write(draw, which, number)
 
 
 def fit_frames(rec: Any, frames: Frames, most: int, checkpoint: Any = None) -> Any:
     """Fit on the frames, or on `most` of them, evenly spaced."""
+    return rec.fit(some_frames(frames, most), checkpoint=checkpoint)
+
+
+def some_frames(frames: Frames, most: int) -> np.ndarray:
+    """The frames, or `most` of them, evenly spaced."""
     some = np.unique(np.linspace(0, len(frames) - 1, min(most, len(frames))).round().astype(int))
-    return rec.fit(frames.read(some.tolist()), checkpoint=checkpoint)
+    return frames.read(some.tolist())
 
 
 def read_frame(path: Path) -> np.ndarray:
@@ -150,21 +289,24 @@ def _said(frame: np.ndarray) -> str:
 
 
 @contextmanager
-def _whole_folders(folders: list[Path]) -> Iterator[dict[Path, Path]]:
-    """For each folder one to write to, which takes its name when all is done; nothing is left of them otherwise."""
-    drafts = {}
+def _whole(wanted: dict[Path, int | None], frames: Frames) -> Iterator[dict[Path, Sink]]:
+    """For each path a sink that takes its name when all is done; nothing is left of them otherwise."""
+    drafts: dict[Path, Path] = {}
     try:
-        for folder in folders:
-            check_free(folder)
-            drafts[folder] = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-        yield drafts
-        for folder, draft in drafts.items():
-            draft.chmod(0o755)
-            draft.rename(folder)
+        for path in wanted:
+            frames.check_output(path)
+            folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+            drafts[path] = folder / path.name
+        sinks = {path: frames.sink(draft, wanted[path]) for path, draft in drafts.items()}
+        yield sinks
+        for sink in sinks.values():
+            sink.finish()
+        for path, draft in drafts.items():
+            draft.rename(path)
     except OSError as error:
         raise InvalidFile(
-            f"Cannot write {folders[0]}: {error.strerror or error}. Nothing was left under that name."
+            f"Cannot write {next(iter(wanted))}: {error.strerror or error}. Nothing was left under that name."
         ) from None
     finally:
         for draft in drafts.values():
-            shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(draft.parent, ignore_errors=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Independent, kl_divergence
 
 from unfade.conditionals import Conditional, reparametrise, standard_log_prob, standard_normal
-from unfade.corruption import Corruption
+from unfade.corruption import Corruption, GrowingNoise
 from unfade.observations import Observations
 from unfade.randomness import Normals
 
@@ -148,10 +148,15 @@ class Ensemble(nn.Module):
 
     @property
     def noise(self) -> Tensor | None:
-        """The noise level, a mean where members have learned it; None where it hangs on the sample."""
+        """The noise level, a mean where members have learned it; None where it hangs on the sample.
+
+        Where it grows with the value, the level at 0, the mean of the data.
+        """
         if self.each[0].unknowns is not None:
             return None
-        return torch.stack([member.corruption.std for member in self.each]).mean(0)
+        middle = torch.zeros((), device=next(self.parameters()).device)
+        levels = [c.level(middle) if isinstance(c, GrowingNoise) else c.std for c in (m.corruption for m in self.each)]
+        return torch.stack(levels).mean(0)
 
     def drawn_with(self, refine: int) -> "Ensemble":
         """What draws are made with."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import gcd
 from typing import Any
 
 import torch
@@ -207,7 +208,7 @@ class Residual(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for _ in range(2):
-            layers += [nn.GroupNorm(min(8, channels), channels), nn.ELU(), nn.Conv2d(channels, channels, 3, 1, 1)]
+            layers += [nn.GroupNorm(gcd(8, channels), channels), nn.ELU(), nn.Conv2d(channels, channels, 3, 1, 1)]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unfade.architectures import Architecture, ConvArchitecture, Networks
-from unfade.corruption import Corruption, GaussianNoise
+from unfade.corruption import Corruption, GaussianNoise, GrowingNoise
 from unfade.linear import LinearDecoder, blank_factors, linear_posterior
 from unfade.methods import build_posterior
 from unfade.models import Ensemble, PosteriorLVM
@@ -79,6 +79,7 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
     rec.histories_ = [History(**history) for history in meta["histories"]]
     state = {name.removeprefix("posterior."): value for name, value in tensors.items() if name.startswith("posterior.")}
     rec.posterior_ = _posterior(rec, state, **meta["posterior"]) if meta["posterior"] else None
+    rec.noise_law_ = rec._noise_law()
     return rec
 
 
@@ -89,8 +90,11 @@ def _posterior(
     _check_sizes(rec.architecture_, space.features, state, members, linear)
     exact = state["members.0.corruption.exact" if space.plain else "members.0.corruption.noise.exact"]
 
+    growing = "members.0.corruption.log_growth_tens" in state
+
     def built() -> PosteriorLVM:
-        noise = GaussianNoise(torch.where(exact, 0.0, 1.0))
+        std = torch.where(exact, 0.0, 1.0)
+        noise = GrowingNoise(std, 1.0, torch.zeros(1)) if growing else GaussianNoise(std)
         corruption: Corruption = noise
         if not space.plain:
             corruption = Recording(noise, space.features, space.model_steps(), space.groups)

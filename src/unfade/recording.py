@@ -15,7 +15,7 @@ from torch.distributions import Independent
 from torch.nn.functional import logsigmoid
 
 from unfade.conditionals import Cells
-from unfade.corruption import Corruption, GaussianNoise
+from unfade.corruption import Corruption, GaussianNoise, GrowingNoise
 from unfade.errors import InvalidData
 from unfade.observations import Observations
 from unfade.randomness import Normals
@@ -182,7 +182,7 @@ def _padded(rows: list[Tensor]) -> Tensor:
     return torch.stack(padded) if padded else torch.zeros(0, 0)
 
 
-LEARNED = ("learn", "learn-by-column")
+LEARNED = ("learn", "learn-by-column", "learn-by-value")
 
 
 def noise_levels(noise: Any, entries: int) -> Tensor | None:
@@ -210,6 +210,14 @@ def recording(noise: Any, space: ModelSpace) -> GaussianNoise | Recording:
     """
     others = torch.zeros(space.features - len(space.numbers))
     std = noise_levels(noise, len(space.modelled))
+    if std is None and noise == "learn-by-value":
+        zero = (-space.scaling.centre / space.scaling.scale).flatten()
+        if not (
+            space.plain and bool((zero == zero[0]).all()) and bool((space.scaling.scale == space.scaling.scale[0]).all())
+        ):
+            raise InvalidData("noise='learn-by-value' needs numbers of one unit: use scaling='joint-variance'.")
+        share = 0.4 * space.spread
+        return GrowingNoise(torch.full((1,), share), share / max(1.0, float(zero[0]) ** 2), zero[:1], learn=True)
     if std is None:
         levels = space.features if noise == "learn-by-column" else 1
         gaussian = GaussianNoise(torch.full((levels,), 0.8 * space.spread), learn=True)

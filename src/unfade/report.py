@@ -14,6 +14,7 @@ import numpy as np
 from unfade import storage
 from unfade.diagnostics import surprises
 from unfade.draws import Draws
+from unfade.gallery import draw_gallery
 from unfade.tables import Column, open_container, take
 from unfade.verdicts import Diagnosis
 
@@ -333,29 +334,12 @@ def _as_image(table: np.ndarray) -> tuple[int, int] | None:
 
 def _gallery(table: np.ndarray, values: np.ndarray, count: int = 6) -> str:
     """Corrupted, mean, draws and standard deviation of some samples."""
-    flat = table.reshape(len(table), -1, *table.shape[-2:])[:, 0]
-    drawn = values.reshape(len(values), len(table), -1, *table.shape[-2:])[:, :, 0]
-    count = min(count, len(flat))
-    low, high = np.nanquantile(flat, [0.01, 0.99])
-
-    def draw(figure: Any) -> None:
-        panels = figure.subplots(count, 6, squeeze=False)
-        for row in range(count):
-            shown = [flat[row], drawn[:, row].mean(0), *drawn[:3, row], drawn[:, row].std(0)]
-            for panel, image, name in zip(
-                panels[row], shown, ("corrupted", "mean", "draw 1", "draw 2", "draw 3", "sd"), strict=True
-            ):
-                last = panel.imshow(image, cmap="magma" if name == "sd" else "gray",
-                                    **({} if name == "sd" else {"vmin": low, "vmax": high}))  # fmt: skip
-                panel.set_facecolor("#56B4E9")  # what is missing
-                panel.set_xticks([])
-                panel.set_yticks([])
-                if row == 0:
-                    panel.set_title(name, fontsize=9)
-            figure.colorbar(last, ax=panels[row, 5], fraction=0.05)
-
+    count = min(count, len(table))
     says = "Samples as they came (missing in blue), their mean, three draws, and the standard deviation of the draws."
-    return _section("Images", _figure(draw, (9, 1.6 * count), says))
+    height = 1.6 * count * table.shape[1] / table.shape[2]
+    return _section(
+        "Images", _figure(lambda figure: draw_gallery(figure, table[:count], values[:, :count]), (9, height + 0.4), says)
+    )
 
 
 def _settings(recoverer: Any, X: Any) -> str:

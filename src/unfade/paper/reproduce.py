@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from unfade.errors import InvalidData
-from unfade.paper import classification, crossval, figures, tables
+from unfade.paper import classification, crossval, depth, figures, tables
 from unfade.paper.settings import SCHEDULES
 from unfade.paper.study import Results, Say, Study
 from unfade.storage import whole_or_nothing
@@ -34,6 +34,7 @@ EXPERIMENTS = {
     "table1": Named(tables.table1, "ELBO of the truth: three data sets, three missing ratios", 5),
     "fig5-histograms": Named(classification.fig5_histograms, "classes of draws"),
     "fig6-classification": Named(classification.fig6_classification, "accuracy over the missing ratio", 15),
+    "fig7-depth": Named(depth.fig7_depth, "missing pixels of raw depth maps, convolutional networks"),
     "supp-crossval": Named(crossval.crossval, "ELBO over C and lambda"),
     "supp-mnar": Named(tables.mnar, "a visible window of 10 x 10", 1),
 }

@@ -1,0 +1,54 @@
+"""Pictures of images: as they came, their mean, draws and standard deviation, side by side."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MISSING = "#56B4E9"  # the colour of pixels that were not measured
+
+
+def write_gallery(rec: Any, frames: np.ndarray, path: Path, draws: int = 20, seed: int = 0) -> None:
+    """Recover some frames (frames, height, width[, channels]), NaN = missing, and write the picture of it."""
+    from matplotlib.figure import Figure
+
+    from unfade.storage import whole_or_nothing
+
+    drawn = rec.sample(frames, draws, seed=seed).values
+    figure = Figure(figsize=(12, 0.4 + 2.2 * len(frames) * frames.shape[1] / max(1, frames.shape[2])), layout="constrained")
+    draw_gallery(figure, frames, drawn)
+    with whole_or_nothing(path) as draft:
+        figure.savefig(draft, format=path.suffix[1:], dpi=110)
+
+
+def draw_gallery(figure: Any, given: np.ndarray, drawn: np.ndarray) -> None:
+    """One line of panels for each of `given`, (frames, height, width[, channels]); drawn: (draws, *given.shape)."""
+    colour = given.ndim == 4 and given.shape[-1] == 3
+    if given.ndim == 4 and not colour:
+        given, drawn = given[..., 0], drawn[..., 0]
+    low, high = np.nanquantile(given, [0.01, 0.99])
+    panels = figure.subplots(len(given), 6, squeeze=False)
+    names = ("given", "mean", "draw 1", "draw 2", "draw 3", "standard deviation")
+    for row, line in enumerate(panels):
+        sd = drawn[:, row].std(0)
+        shown = [given[row], drawn[:, row].mean(0), *drawn[:3, row]]
+        for panel, image in zip(line, shown, strict=False):
+            if colour:
+                image = np.where(np.isnan(image), _blue(), (image - low) / max(1e-12, high - low)).clip(0, 1)
+            values = panel.imshow(image, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
+        spread = line[-1].imshow(sd.mean(-1) if colour else sd, cmap="magma", vmin=0, interpolation="nearest")
+        for panel in line:
+            panel.set_facecolor(MISSING)
+            panel.set_xticks([])
+            panel.set_yticks([])
+        if not colour:
+            figure.colorbar(values, ax=line[4], fraction=0.05)
+        figure.colorbar(spread, ax=line[5], fraction=0.05)
+    for panel, name in zip(panels[0], names, strict=True):
+        panel.set_title(name, fontsize=9)
+
+
+def _blue() -> np.ndarray:
+    from matplotlib.colors import to_rgb
+
+    return np.array(to_rgb(MISSING))

@@ -1,0 +1,180 @@
+"""Convolutional networks, and the posterior that is trained to predict what is hidden from it."""
+
+import numpy as np
+import pytest
+import torch
+
+from unfade import Architecture, InvalidData, Recoverer, networks
+from unfade.architectures import ConvArchitecture, network_for
+from unfade.corruption import GrowingNoise
+from unfade.gallery import write_gallery
+from unfade.objectives import hide_boxes
+from unfade.observations import Observations
+from unfade.randomness import generator_normals
+
+PAPER = ConvArchitecture((48, 64, 1))
+
+
+def waves(count=64, height=24, width=40, seed=0):
+    """Plane waves, each with a hole; and without."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:height, :width]
+    clean = np.stack([np.sin((x * np.cos(a) + y * np.sin(a)) / 6 + b) for a, b in rng.uniform(0, 6, (count, 2))])
+    given = clean.copy()
+    for frame in given:
+        top, left = rng.integers(0, height - 8), rng.integers(0, width - 10)
+        frame[top : top + 8, left : left + 10] = np.nan
+    return clean, given
+
+
+def quick(**how):
+    return Recoverer(**{"max_steps": 8, "random_state": 0, "verbose": 0, **how})
+
+
+def test_networks_have_the_sizes_of_the_paper():
+    encoder, decoder, prior = PAPER.encoder(2 * 48 * 64), PAPER.decoder(48 * 64), PAPER.prior(48 * 64)
+    y = torch.zeros(2, 48 * 64)
+    z = encoder(y, y).base_dist.loc
+    assert z.shape == (2, 10 * 3 * 4)  # 10 channels at 1/16
+    assert decoder(z, y, y).base_dist.loc.shape == y.shape
+    z_p = prior.encoder(y).base_dist.loc
+    assert z_p.shape == (2, 5 * 2 * 2)  # 5 channels at 1/32, 48 padded to 64
+    assert prior.decoder(z_p).base_dist.loc.shape == y.shape
+    kernels = [tuple(p.shape) for p in encoder.parameters() if p.ndim == 4]
+    assert kernels == [(5, 2, 3, 3), (5, 5, 3, 3), (5, 5, 3, 3), (5, 5, 3, 3), (20, 5, 1, 1)]
+
+
+@pytest.mark.parametrize("channels", [(5,), (8, 12)], ids=str)
+@pytest.mark.parametrize("image", [(7, 9, 1), (16, 16, 3), (1, 33, 4)], ids=str)
+def test_any_size_goes_through(image, channels):
+    features = int(np.prod(image))
+    shape = ConvArchitecture(image, channels)
+    y = torch.randn(3, features)
+    z = shape.encoder(2 * features)(y, y).base_dist.loc
+    density = shape.decoder(features)(z.expand(4, *z.shape), y, torch.ones_like(y)).base_dist
+    assert density.loc.shape == density.scale.shape == (4, 3, features)
+
+
+def test_entries_stay_where_they_are():
+    """A pixel that changes in a flat image with channels last changes the maps next to it, in its channel's place."""
+    image = (8, 8, 2)
+    joined = networks._joined([torch.arange(128.0)[None]], image, 4)
+    assert joined.shape == (1, 2, 8, 8)
+    assert joined[0, 1, 2, 3] == (2 * 8 + 3) * 2 + 1
+
+
+def test_what_is_seen_is_averaged_into_holes():
+    values, observed = torch.full((1, 1, 9, 13), 3.0), torch.ones(1, 1, 9, 13)
+    observed[..., 2:7, 4:9] = 0
+    filled = networks.filled(values * observed, observed)
+    assert torch.allclose(filled, values, atol=1e-5)
+    slope = torch.arange(13.0).expand(1, 1, 9, 13)
+    filled = networks.filled(slope * observed, observed)
+    assert torch.equal(filled[observed == 1], slope[observed == 1])
+    assert (filled[observed == 0] - slope[observed == 0]).abs().max() < 4
+
+
+def test_boxes_are_hidden_and_the_holes_of_others():
+    observed = torch.ones(4, 30 * 20, dtype=torch.bool)
+    observed[0, :5] = False
+    obs = Observations(torch.zeros(4, 600), observed)
+    shares = []
+    for seed in range(50):
+        hidden = hide_boxes((30, 20, 1))(obs, generator_normals(torch.Generator().manual_seed(seed)))
+        assert hidden[1, :5].all()
+        box = hidden[2].reshape(30, 20)
+        rows, columns = box.any(1).nonzero().flatten(), box.any(0).nonzero().flatten()
+        if len(rows):
+            assert box[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1].all()
+            assert len(rows) <= 16
+            assert len(columns) <= 11
+        shares.append(float(box.float().mean()))
+    assert 0.01 < np.mean(shares) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("network", "method"),
+    [("conv", "tae"), ("conv-large", "tae"), ("conv", "tae-paper"), ("conv", "mvae"), ("conv", "miwae")],
+)
+def test_measured_pixels_stay_and_draws_are_kept_in_the_file(tmp_path, network, method):
+    _, given = waves(16)
+    rec = quick(network=network, method=method).fit(given)
+    draws = rec.sample(given, 3).values
+    seen = ~np.isnan(given)
+    assert np.isfinite(draws).all()
+    assert all(np.array_equal(draw[seen], given[seen]) for draw in draws)
+    assert np.array_equal(rec.sample(given[3:5], 2, row_ids=[3, 4]).values, draws[:2, 3:5])
+    rec.save(tmp_path / "model.unfade")
+    assert np.array_equal(Recoverer.load(tmp_path / "model.unfade").sample(given, 3).values, draws)
+
+
+def test_holes_are_filled_from_what_is_around_them():
+    clean, given = waves()
+    rec = quick(network="conv-large", max_steps=60).fit(given)
+    hole = np.isnan(given)
+    draws = rec.sample(given, 20).values
+    error = np.sqrt(np.mean((draws.mean(0) - clean)[hole] ** 2))
+    assert error < 0.35  # of an sd of 0.7
+    spread = draws.std(0)[hole].mean()
+    assert 0.4 * error < spread < 2.5 * error
+
+
+def test_a_pixel_never_measured_is_filled_in():
+    _, given = waves(16)
+    given[:, 3, 4] = np.nan
+    assert np.isfinite(quick(network="conv").fit(given).transform(given)).all()
+
+
+def test_networks_by_name():
+    assert network_for("auto", (28, 28)) == "full"
+    assert network_for("auto", (120, 160)) == "conv-large"
+    assert network_for("auto", (30_000,)) == "full"
+    with pytest.raises(InvalidData, match="for images"):
+        quick(network="conv").fit(np.zeros((5, 3)))
+    with pytest.raises(InvalidData, match="network must be one of"):
+        quick(network="small").fit(np.zeros((5, 3)))
+    with pytest.raises(InvalidData, match="refine needs"):
+        quick(network="conv", refine=20).fit(waves(8)[1])
+
+
+def test_a_decoder_that_sees_y_learns_the_conditional():
+    """Where clean rows are Gaussian, what is predicted of a hidden entry is known."""
+    rng = np.random.default_rng(0)
+    covariance = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]])
+    X = rng.multivariate_normal(np.zeros(3), covariance, 4000)
+    Y = np.where(rng.random(X.shape) < 0.2, np.nan, X)
+    sees = Architecture(latent=2, hidden=(64, 64), skip=True, decoder_sees=True)
+    rec = quick(architecture=sees, max_steps=2500).fit(Y)
+    new = rng.multivariate_normal(np.zeros(3), covariance, 200)
+    new[:, 1] = np.nan
+    draws = rec.sample(new, 200).values[:, :, 1]
+    gain = np.linalg.solve(covariance[np.ix_([0, 2], [0, 2])], covariance[[0, 2], 1])
+    sd = np.sqrt(1 - covariance[1, [0, 2]] @ gain)
+    assert np.abs(draws.mean(0) - new[:, [0, 2]] @ gain).mean() < 0.1
+    assert abs(draws.std(0).mean() / sd - 1) < 0.1
+
+
+def test_noise_that_grows_with_distance_is_found():
+    rng = np.random.default_rng(0)
+    shapes = rng.normal(size=(2, 40))
+    depth = 2500 + 600 * np.tanh(rng.normal(size=(1500, 2)) @ shapes / 2)
+    a, b = 10.0, 8e-6
+    Y = depth + (a + b * depth**2) * rng.normal(size=depth.shape)
+    Y[rng.random(Y.shape) < 0.1] = np.nan
+    rec = Recoverer(noise="learn-by-value", random_state=0, verbose=0, max_steps=1500, members=1).fit(Y)
+    found, growth = rec.noise_law_
+    for x in (1900, 2500, 3100):
+        assert (found + growth * x**2) / (a + b * x**2) == pytest.approx(1, abs=0.25)
+    seen = ~np.isnan(Y)
+    cleaned = rec.transform(Y)
+    assert np.mean((cleaned - depth)[seen] ** 2) < 0.3 * np.mean((Y - depth)[seen] ** 2)
+    assert GrowingNoise(1.0, 0.5, 0.0).level(torch.tensor(2.0)) == pytest.approx(3.0)
+    with pytest.raises(InvalidData, match="one unit"):
+        quick(noise="learn-by-value", scaling="variance").fit(Y)
+
+
+def test_a_gallery_is_a_picture(tmp_path):
+    _, given = waves(8)
+    rec = quick(network="conv").fit(given)
+    write_gallery(rec, given[:3], tmp_path / "page.png", draws=4)
+    assert (tmp_path / "page.png").read_bytes()[:4] == b"\x89PNG"
