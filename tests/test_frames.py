@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from unfade import InvalidFile, Recoverer, cli
-from unfade.frames import fit_frames, open_frames, read_frame, recover_frames, write_frame
+from unfade import InvalidData, InvalidFile, Recoverer, cli
+from unfade.frames import as_type, fit_frames, open_frames, read_frame, recover_frames, write_frame
 
 
 def folder_of(path, dtype, ending, channels=()):
@@ -84,6 +84,20 @@ def test_stacks_come_back_as_stacks(tmp_path, ending):
     assert {path.name for path in tmp_path.iterdir()} == {"in", *(path.name for path in paths)}
 
 
+def test_means_and_draws_go_to_different_places(tmp_path):
+    frames = open_frames(folder_of(tmp_path / "in", "uint16", ".png"))
+    with pytest.raises(InvalidData, match="different places"):
+        recover_frames(None, frames, tmp_path / "out", tmp_path / "out")
+    with pytest.raises(InvalidFile, match="give a folder"):
+        recover_frames(None, frames, tmp_path / "out.npy")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_filled_pixel_is_not_called_missing():
+    assert as_type(np.array([0.2, 7.6, np.nan]), np.dtype("uint8"), 0.0).tolist() == [1, 8, 0]
+    assert as_type(np.array([254.9]), np.dtype("uint8"), 255.0).tolist() == [254]
+
+
 def test_a_stack_that_is_none_is_named(tmp_path):
     np.save(tmp_path / "flat.npy", np.zeros((4, 5)))
     with pytest.raises(InvalidFile, match="4 x 5 of float64"):
@@ -139,11 +153,12 @@ def test_a_picture_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
 def test_the_command_line(tmp_path):
     folder_of(tmp_path / "in", "uint16", ".png")
     places = ["-o", tmp_path / "out", "--std-to", tmp_path / "std", "--draws-to", tmp_path / "draws", "--draws", 2]
+    places += ["--gallery", tmp_path / "page.png", "--report", tmp_path / "page.html"]
     command = ["recover", tmp_path / "in", *places, "--max-steps", 20]
     result = CliRunner().invoke(cli.app, [str(part) for part in command])
     assert result.exit_code == 0, result.output
     assert "30 images" in result.output
-    assert {path.name for path in tmp_path.iterdir()} == {"in", "out", "std", "draws"}
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "out", "std", "draws", "page.png", "page.html"}
     again = CliRunner().invoke(cli.app, [str(part) for part in command])
     assert again.exit_code == 3
     assert "is there already" in again.output

@@ -1,8 +1,10 @@
 """Convolutional networks, and the posterior that is trained to predict what is hidden from it."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from scipy.ndimage import distance_transform_edt
 
 from unfade import Architecture, InvalidData, Recoverer, networks
 from unfade.architectures import ConvArchitecture, network_for
@@ -63,15 +65,20 @@ def test_entries_stay_where_they_are():
     assert joined[0, 1, 2, 3] == (2 * 8 + 3) * 2 + 1
 
 
-def test_what_is_seen_is_averaged_into_holes():
-    values, observed = torch.full((1, 1, 9, 13), 3.0), torch.ones(1, 1, 9, 13)
-    observed[..., 2:7, 4:9] = 0
-    filled = networks.filled(values * observed, observed)
-    assert torch.allclose(filled, values, atol=1e-5)
-    slope = torch.arange(13.0).expand(1, 1, 9, 13)
-    filled = networks.filled(slope * observed, observed)
-    assert torch.equal(filled[observed == 1], slope[observed == 1])
-    assert (filled[observed == 0] - slope[observed == 0]).abs().max() < 4
+def test_the_nearest_pixel_that_was_measured_is_found():
+    rng = np.random.default_rng(0)
+    observed = rng.random((4, 2, 19, 33)) < 0.03
+    values = rng.normal(size=observed.shape)
+    found, far = networks.nearest(*(torch.from_numpy(part).float() for part in (values * observed, observed)))
+    for image, seen, near, distance in zip(
+        *(np.asarray(part).reshape(-1, 19, 33) for part in (values, observed, found, far)), strict=True
+    ):
+        away, place = distance_transform_edt(~seen, return_indices=True)
+        right = np.isclose(distance, away, atol=1e-4)
+        assert right.mean() > 0.97  # jump flooding now and then finds the second nearest
+        assert (distance <= away + 2).all()
+        alone = right & np.isclose(near, image[tuple(place)], atol=1e-5)
+        assert alone.mean() > 0.9  # of several at the same distance it may be another
 
 
 def test_boxes_are_hidden_and_the_holes_of_others():
@@ -119,6 +126,15 @@ def test_holes_are_filled_from_what_is_around_them():
     assert 0.4 * error < spread < 2.5 * error
 
 
+def test_models_side_by_side_are_convolutional_too():
+    """Several go through the step as one batch of models, as all do on a GPU."""
+    _, given = waves(8)
+    for network in ("conv", "conv-large"):
+        rec = quick(network=network, members=2, max_steps=3).fit(given)
+        assert len(rec.posterior_.each) == 2
+        assert np.isfinite(rec.sample(given, 2).values).all()
+
+
 def test_a_pixel_never_measured_is_filled_in():
     _, given = waves(16)
     given[:, 3, 4] = np.nan
@@ -133,8 +149,32 @@ def test_networks_by_name():
         quick(network="conv").fit(np.zeros((5, 3)))
     with pytest.raises(InvalidData, match="network must be one of"):
         quick(network="small").fit(np.zeros((5, 3)))
+    assert network_for("auto", (1000, 12)) == "full"
+    given = waves(8)[1]
     with pytest.raises(InvalidData, match="refine needs"):
-        quick(network="conv", refine=20).fit(waves(8)[1])
+        quick(network="conv", refine=20).fit(given)
+    with pytest.raises(InvalidData, match="images of"):
+        quick(architecture=ConvArchitecture((8, 8, 1))).fit(given)
+    with pytest.raises(InvalidData, match="without noise"):
+        quick(architecture=ConvArchitecture((24, 40, 1)), noise=0.1).fit(given)
+    with pytest.raises(InvalidData, match="has the settings"):
+        quick(network="conv", settings={"weights": 3}).fit(given)
+    assert not quick(network="conv", noise=0.1).fit(given).architecture_.decoder_sees
+
+
+def test_categories_are_hidden_whole():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.choice(list("xyz"), 80), "b": rng.normal(size=80), "c": rng.normal(size=80)})
+    table.loc[rng.random(80) < 0.3, "a"] = None
+    sees = Architecture(latent=2, hidden=(8,), decoder_sees=True)
+    assert quick(architecture=sees).fit(table).sample(table, 2)[0]["a"].isin(list("xyz")).all()
+
+
+def test_verdicts_are_for_small_images():
+    given = np.where(np.random.default_rng(0).random((6, 70, 70)) < 0.1, np.nan, 1.0 + np.arange(70))
+    rec = quick(network="conv", max_steps=2).fit(given)
+    with pytest.raises(InvalidData, match="4,096 pixels"):
+        rec.diagnose(given)
 
 
 def test_a_decoder_that_sees_y_learns_the_conditional():
@@ -169,7 +209,7 @@ def test_noise_that_grows_with_distance_is_found():
     cleaned = rec.transform(Y)
     assert np.mean((cleaned - depth)[seen] ** 2) < 0.3 * np.mean((Y - depth)[seen] ** 2)
     assert GrowingNoise(1.0, 0.5, 0.0).level(torch.tensor(2.0)) == pytest.approx(3.0)
-    with pytest.raises(InvalidData, match="one unit"):
+    with pytest.raises(InvalidData, match="joint-variance"):
         quick(noise="learn-by-value", scaling="variance").fit(Y)
 
 

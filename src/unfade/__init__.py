@@ -2,7 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from unfade.architectures import Architecture
+from unfade.architectures import Architecture, ConvArchitecture
 from unfade.corruption import GaussianNoise
 from unfade.draws import Draws
 from unfade.errors import DataNotice, InvalidData, InvalidFile, TrainingFailed, UnfadeError
@@ -17,6 +17,7 @@ except PackageNotFoundError:  # run from source
 
 __all__ = [
     "Architecture",
+    "ConvArchitecture",
     "DataNotice",
     "Draws",
     "GaussianNoise",

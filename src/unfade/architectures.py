@@ -90,7 +90,7 @@ class ConvArchitecture:
             side = networks.Listed(networks.halvings(self.image, seen, self.channels[0], 1)) if sees else None
         else:
             stack = networks.FromPyramid(self.image, self.latent, self.channels, sees)
-            side = networks.Pyramid(self.image, seen, self.channels) if sees else None
+            side = networks.Pyramid(self.image, 3 * self.image[2], self.channels) if sees else None
         up = Up(self.image, self.latent, stack, side, self.factor, fill=sees and not self._plain)
         return Gaussian(up, features, self.width)
 
@@ -129,7 +129,7 @@ class ConvArchitecture:
         return nn.Sequential(body, nn.Conv2d(self.channels[0], outputs, 1))
 
 
-Networks = Architecture | ConvArchitecture
+AnyArchitecture = Architecture | ConvArchitecture
 
 # Supplement C: 400, 400 units and 20 latents, prior 50, 50 and 5; 500,000 steps of 20 at a rate printed as 2^-4.
 PAPER = Architecture()
@@ -140,11 +140,15 @@ NETWORKS = ("auto", "full", "conv", "conv-large")
 
 
 def network_for(network: str, event_shape: Sequence[int]) -> str:
-    """The kind of networks for samples of some shape: of "auto", convolutional ones for images of more than 64 x 64."""
+    """The kind of networks for samples of some shape: of "auto", convolutional ones for images of more than 64 x 64 pixels.
+
+    Two axes of 32 or more make an image: series of a few channels are none.
+    """
     if network not in NETWORKS:
         raise InvalidData(f"network must be one of {', '.join(NETWORKS)}, got {network!r}.")
     if network == "auto":
-        return "conv-large" if len(event_shape) in (2, 3) and event_shape[0] * event_shape[1] > 64 * 64 else "full"
+        large = len(event_shape) in (2, 3) and min(event_shape[:2]) >= 32 and event_shape[0] * event_shape[1] > 64 * 64
+        return "conv-large" if large else "full"
     if network != "full" and len(event_shape) not in (2, 3):
         raise InvalidData(
             f"network {network!r} is for images, (samples, height, width) or (samples, height, width, channels), got "
@@ -153,12 +157,15 @@ def network_for(network: str, event_shape: Sequence[int]) -> str:
     return network
 
 
+def image_of(event_shape: Sequence[int]) -> tuple[int, int, int]:
+    """Height, width and channels of samples (height, width) or (height, width, channels)."""
+    height, width, channels = (*event_shape, 1)[:3]
+    return height, width, channels
+
+
 def conv_architecture(network: str, event_shape: Sequence[int], decoder_sees: bool) -> ConvArchitecture:
     """The convolutional networks of a name for images (height, width) or (height, width, channels)."""
-    height, width, channels = (*event_shape, 1)[:3]
-    return ConvArchitecture(
-        (height, width, channels), LARGE if network == "conv-large" else (5,), decoder_sees=decoder_sees
-    )
+    return ConvArchitecture(image_of(event_shape), LARGE if network == "conv-large" else (5,), decoder_sees=decoder_sees)
 
 
 def architecture_for(samples: int, features: int) -> Architecture:

@@ -105,12 +105,13 @@ Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed giv
 MaxSteps = Annotated[int | None, typer.Option(help="Training steps; chosen by held-out cells where not given.")]
 MaxSeconds = Annotated[float | None, typer.Option(help="Time budget of the fit.")]
 Model = Annotated[Path | None, typer.Option(help="Use this fitted model instead of fitting.")]
-DATA = typer.Argument(help="Table (.csv, .parquet, .feather), array (.npy, .npz, .zarr) or a folder of images.")
+DATA = typer.Argument(help="Table or array: .csv, .parquet, .feather, .npy or .npz; empty cells or NaN are missing.")
+IMAGES_TOO = typer.Argument(help="Table (.csv, .parquet, .feather), array (.npy, .npz, .zarr) or a folder of images.")
 
 
 @app.command()
 def recover(
-    data: Annotated[Path, DATA],
+    data: Annotated[Path, IMAGES_TOO],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the recovered data (posterior mean) go; a folder: part by part.")
     ],
@@ -122,8 +123,13 @@ def recover(
     scaling: Scale = "auto",
     network: Network = "auto",
     members: Members = None,
-    draws: Annotated[int | None, typer.Option(help="Number of draws for --draws-to (20), or into a folder (none).")] = None,
-    draws_to: Annotated[Path | None, typer.Option(help="Long table of draws: columns draw, row, then the data's.")] = None,
+    draws: Annotated[
+        int | None, typer.Option(help="Number of draws for --draws-to (20; 8 of images), or into a folder (none).")
+    ] = None,
+    draws_to: Annotated[
+        Path | None,
+        typer.Option(help="Long table of draws: columns draw, row, then the data's; of images where their draws go."),
+    ] = None,
     std_to: Annotated[Path | None, typer.Option(help="Where standard deviations go, if DATA are images.")] = None,
     missing_value: Annotated[float | None, typer.Option(help="Of pixels that were not measured; 0, or NaN.")] = None,
     gallery: Annotated[

@@ -148,37 +148,51 @@ class Recovery:
 
     def _images(self, started: float) -> bool:
         """A folder of images, one file a sample."""
-        from unfade.frames import fit_frames, open_frames, recover_frames, some_frames
+        from unfade.frames import evenly, fit_frames, open_frames, recover_frames
         from unfade.gallery import write_gallery
         from unfade.storage import check_writable
         from unfade.streaming.sources import parse_memory
+        from unfade.verdicts import LARGEST
 
         frames, draws, memory = open_frames(self.data, self.missing_value), self.draws or 8, parse_memory(self.memory)
         places = {"recovered images": self.output, "standard deviations": self.std_to, "draws": self.draws_to}
         for place in places.values():
             if place is not None:
                 frames.check_output(place)
-        if self.gallery is not None and self.gallery.suffix not in (".png", ".pdf", ".svg"):
+        if self.gallery is not None and self.gallery.suffix.lower() not in (".png", ".pdf", ".svg"):
             raise InvalidData(f"--gallery writes a picture: give a name that ends in .png, got {self.gallery.name!r}.")
         for path in (self.gallery, self.save):
             if path is not None:
                 check_writable(path)
         if self.report is not None:
             check_report(self.report)
+            if np.prod(frames.shape) > LARGEST:
+                size_of_one = " x ".join(map(str, frames.shape))
+                raise InvalidData(
+                    f"--report is for tables and small images so far, these have {size_of_one} pixels. Leave it out, and "
+                    "look at --gallery."
+                )
         size = 4 * max(1, int(np.prod(frames.shape)))
-        rec = self._fitted(lambda rec: fit_frames(rec, frames, memory // (4 * size), self.checkpoint))
+        most = max(1, memory // (4 * size))
+        rec = self._fitted(lambda rec: fit_frames(rec, frames, most, self.checkpoint))
         if self.save is not None:
             rec.save(self.save)
         at_once = min(64, max(1, memory // (8 * size * (draws + 4))))
-        recover_frames(rec, frames, self.output, self.std_to, self.draws_to, draws, self.seed, at_once)
+        missing = recover_frames(rec, frames, self.output, self.std_to, self.draws_to, draws, self.seed, at_once)
         if self.gallery is not None:
-            write_gallery(rec, some_frames(frames, 6), self.gallery, seed=self.seed)
+            some = evenly(len(frames), 6)
+            write_gallery(rec, frames.read(some), self.gallery, seed=self.seed, row_ids=some)
         if self.report is not None:
-            rec.report(self.report, some_frames(frames, min(200, max(6, 2**22 // size))))
+            rec.report(self.report, frames.read(evenly(len(frames), most)))
         seconds = time.monotonic() - started
-        self.out.say(f"{self.data}: {len(frames)} images recovered in {seconds:.0f} s")
+        said = f"{missing / (len(frames) * max(1, int(np.prod(frames.shape)))):.1%} of pixels missing ({frames.missing:g})"
+        self.out.say(f"{self.data}: {len(frames)} images, {said}, recovered in {seconds:.0f} s")
         self._say_where({**places, "gallery": self.gallery, "report": self.report, "model": self.save})
-        self.out.result(images=len(frames), output=str(self.output), seconds=round(seconds, 3), model=_name(self.save))
+        self.out.result(
+            images=len(frames), missing=missing, seconds=round(seconds, 3), output=str(self.output),
+            std_to=_name(self.std_to), draws_to=_name(self.draws_to), gallery=_name(self.gallery),
+            report=_name(self.report), model=_name(self.save),
+        )  # fmt: skip
         return self.model is None and bool(rec.interrupted_)
 
     def _fitted(self, fit: Callable[[Any], Any]) -> Any:

@@ -53,6 +53,10 @@ class Corruption(nn.Module, ABC):
     def learned(self) -> bool:
         """Whether the level is being learned."""
 
+    def level(self, clean: Tensor) -> Tensor:
+        """The noise level at clean values: the same at all, unless it grows with them."""
+        return self.std
+
     def whole(self, mask: Tensor) -> Tensor:
         """A mask of features that takes no feature without those it belongs to (the values of one category)."""
         return mask
@@ -111,10 +115,6 @@ class GaussianNoise(Corruption):
         """The noise level; 0 where there is no noise."""
         return torch.where(self.exact, 0.0, (10 * self.log_std_tens).exp())
 
-    def level(self, clean: Tensor) -> Tensor:
-        """The noise level at clean values: the same at all."""
-        return self.std
-
     def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:
         """y = x + std * eps where observed."""
         noisy = clean + self.level(clean) * normals(*clean.shape)
@@ -158,7 +158,7 @@ class GrowingNoise(GaussianNoise):
     Given z, the level is taken at the decoder's mean, so that p(y|z) and p(x|z,y) have closed forms still.
 
     >>> GrowingNoise(0.5, 0.1, zero=-2.0).level(torch.tensor([-2.0, 0.0]))
-    tensor([0.5000, 0.9000], grad_fn=<AddBackward0>)
+    tensor([0.5000, 0.9000])
     """
 
     zero: Tensor

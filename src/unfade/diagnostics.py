@@ -51,7 +51,9 @@ def _predict(
     fitted = clone(recoverer).fit(shown) if refit else recoverer
     rows, columns = np.nonzero(hidden)
     draws = fitted.sample(shown, n_draws, seed=seed).values.reshape(n_draws, *table.shape)[:, rows, columns]
-    noise = np.broadcast_to(0.0 if fitted.noise_ is None else np.ravel(fitted.noise_), table.shape[1:])[columns]
+    noise: Any = np.broadcast_to(0.0 if fitted.noise_ is None else np.ravel(fitted.noise_), table.shape[1:])[columns]
+    if fitted.noise_law_ is not None:
+        noise = fitted.noise_law_[0] + fitted.noise_law_[1] * draws**2
     draws = draws + noise * np.random.default_rng(seed).normal(size=draws.shape)
     return HeldOut(rows, columns, table[hidden], draws, seen, container.columns)
 

@@ -18,7 +18,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from unfade import observations, storage
-from unfade.architectures import PAPER, ConvArchitecture, Networks, architecture_for, conv_architecture, network_for
+from unfade.architectures import (
+    PAPER,
+    AnyArchitecture,
+    ConvArchitecture,
+    architecture_for,
+    conv_architecture,
+    image_of,
+    network_for,
+)
 from unfade.cells import HeldOut
 from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption, GrowingNoise
@@ -35,8 +43,6 @@ from unfade.spaces import ModelSpace
 from unfade.tables import Column, Container, open_container
 from unfade.training import OnStep, TrainingConfig
 from unfade.watching import Split, widths
-
-MEAN_OF = 100  # draws of z that a mean is taken over; fewer of large images, whose pixels are many
 
 
 class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -72,11 +78,12 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     recalibrate : bool
         Whether draws are made wider (or narrower) about their mean, by as much as the cells that training held out ask
         for: networks tend to be too sure. Observed cells, categories and columns of a handful of values are left as
-        they are, and so is all where training holds nothing out (`max_steps`, method "tae-paper").
+        they are, and so is all where training holds nothing out (`max_steps`, method "tae-paper", images without noise).
     refine : "auto" or int
         Candidates of z that a draw is chosen from by its weight; 0 for plain draws.
     max_steps : int or None
-        Steps to train for. None: chosen by held-out observed cells, up to `training.steps`.
+        Steps to train for. None: chosen by held-out observed cells, up to `training.steps`; all of them for method
+        "tae-paper" and where the decoder sees y (images without noise).
     max_seconds : float or None
         Time budget of a fit.
     architecture : Architecture, ConvArchitecture or None
@@ -137,7 +144,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         refine: int | str = "auto",
         max_steps: int | None = None,
         max_seconds: float | None = None,
-        architecture: Networks | None = None,
+        architecture: AnyArchitecture | None = None,
         training: TrainingConfig | None = None,
         settings: dict[str, Any] | None = None,
         device: str = "auto",
@@ -179,6 +186,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         scaling = self.scaling
         if scaling == "auto":
             scaling = "joint-variance" if conv or growing else "variance"
+        if growing and scaling != "joint-variance":
+            raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
         images = conv is not None
         space = model_space(obs, container.columns or (), scaling, self.noise, self.bounds, mixed, images)
         self._say_what_is_not_modelled(space, container.columns or ())
@@ -228,8 +237,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         rows = torch.zeros(len(obs), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
         # Where features are not straight scales of entries, means are those of draws.
         blocks = partial(
-            mean_blocks if self.space_.straight else draw_blocks, draws=MEAN_OF if self.space_.features < 4096 else 16,
-            seed=self.seed_, refine=self._refine(),
+            mean_blocks if self.space_.straight else draw_blocks, seed=self.seed_, refine=self._refine(),
+            draws=16 if isinstance(self.architecture_, ConvArchitecture) else 100,
         )  # fmt: skip
         self._fill(means[None], obs, container, rows, blocks, central=True)
         return container.wrap(means)
@@ -271,7 +280,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         from unfade.verdicts import diagnose
 
         obs, _ = self._door(X, reset=False)
-        return diagnose(self, X, self.space_.enter(obs[:1000]).to(self._device()))
+        few = max(1, min(1000, observations.AT_ONCE // obs.event_shape.numel()))
+        return diagnose(self, X, self.space_.enter(obs[:few]).to(self._device()))
 
     def report(self, path: str | os.PathLike[str], X: Any, draws: Draws | None = None) -> None:
         """Write a page that says how far to trust what comes back: one HTML file that needs no network."""
@@ -311,7 +321,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tensors, meta = storage.load(path)
         try:
             return unpacked(cls, tensors, meta)
-        except (KeyError, TypeError, RuntimeError, ValueError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, RuntimeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
             raise InvalidFile(f"{path} is damaged: its parts do not fit together ({error}). Save it again.") from None
 
     def __sklearn_tags__(self) -> Any:
@@ -343,13 +353,18 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _convolutional(self, obs: Observations) -> ConvArchitecture | None:
         """The convolutional networks to use, where they are to be used."""
-        if self.architecture is not None:
-            return self.architecture if isinstance(self.architecture, ConvArchitecture) else None
+        if isinstance(self.architecture, ConvArchitecture):
+            if self.architecture.image != (given := image_of(obs.event_shape)):
+                raise InvalidData(f"The architecture is for images of {self.architecture.image}, the data are of {given}.")
+            return self.architecture
         network = network_for(self.network, obs.event_shape)
-        sees = self.method == "tae-paper" or (self.method == "tae" and self.noise is None)
-        return None if network == "full" else conv_architecture(network, obs.event_shape, sees)
+        if self.architecture is not None or network == "full":
+            return None
+        paper, exact = self.method == "tae-paper", not isinstance(self.noise, str) and not np.any(self.noise or 0)
+        network = "conv" if paper and self.network == "auto" else network
+        return conv_architecture(network, obs.event_shape, paper or (self.method == "tae" and exact))
 
-    def _refine(self, refine: int | str | None = None, architecture: Networks | None = None) -> int:
+    def _refine(self, refine: int | str | None = None, architecture: AnyArchitecture | None = None) -> int:
         refine, architecture = self.refine if refine is None else refine, architecture or self.architecture_
         if refine == "auto":
             return refine_for(self.method, architecture)

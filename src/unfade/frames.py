@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from unfade.errors import InvalidData, InvalidFile
-from unfade.storage import check_free
+from unfade.storage import check_free, check_writable
 
 ENDINGS = (".png", ".tif", ".tiff", ".npy")
 STACKS = (".npy", ".npz", ".zarr")
@@ -42,9 +42,9 @@ class Frames(ABC):
     def sink(self, draft: Path, draws: int | None) -> "Sink":
         """Where results of the same kind are written to; draws: how many of each frame."""
 
+    @abstractmethod
     def check_output(self, path: Path) -> None:
         """Refuse a name that results of this kind cannot have, or that is taken."""
-        check_free(path)
 
     def read(self, which: Any) -> np.ndarray:
         """Some of them, (frames, *shape), with NaN where pixels are missing."""
@@ -60,7 +60,7 @@ class Sink(ABC):
 
     @abstractmethod
     def write(self, values: np.ndarray, which: range, draw: int | None = None) -> None:
-        """Some frames, or a draw of them, rounded and clipped to their own type."""
+        """Some frames, or a draw of them, in their own type."""
 
     def finish(self) -> None:
         """All is written."""
@@ -94,6 +94,12 @@ class FolderOfFrames(Frames):
         """A folder of files with the same names; for draws, one such folder each."""
         return _Folder(draft, self)
 
+    def check_output(self, path: Path) -> None:
+        """Refuse a name that results of this kind cannot have, or that is taken."""
+        if path.suffix in STACKS:
+            raise InvalidFile(f"{self.path.parent} is a folder of images: give a folder to write to, not {path.name!r}.")
+        check_free(path)
+
 
 class _Folder(Sink):
     def __init__(self, draft: Path, frames: FolderOfFrames):
@@ -104,7 +110,7 @@ class _Folder(Sink):
         place = self.draft if draw is None else self.draft / f"draw-{draw:03d}"
         place.mkdir(exist_ok=True)
         for frame, number in zip(values, which, strict=True):
-            write_frame(as_type(frame, self.frames.dtype), place / self.frames.files[number].name)
+            write_frame(frame, place / self.frames.files[number].name)
 
 
 class Stack(Frames):
@@ -113,6 +119,8 @@ class Stack(Frames):
     def __init__(self, path: Path, missing: float | None = None):
         try:
             self.array = _opened(path)
+        except InvalidFile:
+            raise
         except Exception as error:  # libraries say in many ways that bytes are not what they should be
             raise InvalidFile(f"Cannot read {path}: {error}. Expected a valid {path.suffix} file.") from None
         if self.array.ndim not in (3, 4) or 0 in self.array.shape or self.array.dtype.kind not in "uif":
@@ -121,7 +129,7 @@ class Stack(Frames):
         super().__init__(path, self.array.shape[1:], self.array.dtype, missing)
 
     def __len__(self) -> int:
-        return len(self.array)
+        return int(self.array.shape[0])
 
     def frame(self, number: int) -> np.ndarray:
         """One of them as it is."""
@@ -129,30 +137,28 @@ class Stack(Frames):
 
     def sink(self, draft: Path, draws: int | None) -> Sink:
         """One array of the same type; draws come first."""
-        return _Array(draft, (*([] if draws is None else [draws]), len(self), *self.shape), self.dtype)
+        return _Array(draft, (*([] if draws is None else [draws]), len(self)), self.shape, self.dtype)
 
     def check_output(self, path: Path) -> None:
         """Refuse a name that results of this kind cannot have, or that is taken."""
         if path.suffix not in STACKS:
             raise InvalidFile(f"{self.path} is a stack: write it to one of {', '.join(STACKS)}, not to {path.name!r}.")
-        super().check_output(path)
+        (check_free if path.suffix == ".zarr" else check_writable)(path)
 
 
 class _Array(Sink):
-    def __init__(self, draft: Path, shape: tuple[int, ...], dtype: np.dtype[Any]):
-        self.draft, self.dtype = draft, dtype
+    def __init__(self, draft: Path, lead: tuple[int, ...], frame: tuple[int, ...], dtype: np.dtype[Any]):
+        self.draft = draft
         self.array: Any
         if draft.suffix == ".zarr":
-            zarr = _zarr()
-            frame = shape[-3:] if len(shape) == 4 and shape[-1] <= 4 else shape[-2:]
-            chunks = (*[1] * (len(shape) - len(frame)), *frame)
-            self.array = zarr.open_array(str(draft), mode="w", shape=shape, chunks=chunks, dtype=dtype)
+            chunks = (*[1] * len(lead), *frame)
+            self.array = _zarr().open_array(str(draft), mode="w", shape=(*lead, *frame), chunks=chunks, dtype=dtype)
         else:
-            self.array = np.lib.format.open_memmap(draft, "w+", dtype, shape)
+            self.array = np.lib.format.open_memmap(draft, "w+", dtype, (*lead, *frame))
 
     def write(self, values: np.ndarray, which: range, draw: int | None = None) -> None:
         place = slice(which.start, which.stop)
-        self.array[place if draw is None else (draw, place)] = as_type(values, self.dtype)
+        self.array[place if draw is None else (draw, place)] = values
 
     def finish(self) -> None:
         if self.draft.suffix == ".zarr":
@@ -176,7 +182,7 @@ def are_frames(path: Path) -> bool:
     if path.suffix == ".zarr" or not path.is_file():
         return path.is_dir() and not any(path.glob("*.parquet"))
     try:
-        return path.suffix in STACKS and _opened(path).ndim > 2
+        return path.suffix in STACKS and _opened(path).ndim in (3, 4)
     except Exception:  # whatever is wrong with it, who reads it says
         return False
 
@@ -211,36 +217,41 @@ def recover_frames(
     draws: int = 8,
     seed: int = 0,
     at_once: int = 16,
-) -> None:
+) -> int:
     """Write the posterior mean of every frame to `output`, and their standard deviations and draws elsewhere.
 
-    `at_once` frames are in memory together. Folders and files have their names when all is there, not before.
+    `at_once` frames are in memory together. Folders and files have their names when all is there, not before. Answers how
+    many pixels were missing.
     """
-    wanted = {output: None, std_to: None, draws_to: draws}
-    with _whole({path: count for path, count in wanted.items() if path is not None}, frames) as sinks:
+    given_paths = [path for path in (output, std_to, draws_to) if path is not None]
+    if len(set(given_paths)) < len(given_paths):
+        raise InvalidData("Means, standard deviations and draws go to different places: give each a name of its own.")
+    missing, avoid = 0, frames.missing if np.issubdtype(frames.dtype, np.integer) else None
+    with _whole({path: draws if path == draws_to else None for path in given_paths}, frames) as sinks:
         for start in range(0, len(frames), at_once):
             which = range(start, min(start + at_once, len(frames)))
             given = frames.read(which)
-            sinks[output].write(rec.transform(given), which)
+            missing += int(np.isnan(given).sum())
+            sinks[output].write(as_type(rec.transform(given), frames.dtype, avoid), which)
             if std_to is None and draws_to is None:
                 continue
             drawn = rec.sample(given, draws, seed=seed, row_ids=list(which))
             if std_to is not None:
-                sinks[std_to].write(drawn.std(), which)
+                sinks[std_to].write(as_type(drawn.std(), frames.dtype), which)
             for number, draw in enumerate(drawn if draws_to is not None else ()):
                 assert draws_to is not None
-                sinks[draws_to].write(draw, which, number)
+                sinks[draws_to].write(as_type(draw, frames.dtype, avoid), which, number)
+    return missing
 
 
 def fit_frames(rec: Any, frames: Frames, most: int, checkpoint: Any = None) -> Any:
     """Fit on the frames, or on `most` of them, evenly spaced."""
-    return rec.fit(some_frames(frames, most), checkpoint=checkpoint)
+    return rec.fit(frames.read(evenly(len(frames), most)), checkpoint=checkpoint)
 
 
-def some_frames(frames: Frames, most: int) -> np.ndarray:
-    """The frames, or `most` of them, evenly spaced."""
-    some = np.unique(np.linspace(0, len(frames) - 1, min(most, len(frames))).round().astype(int))
-    return frames.read(some.tolist())
+def evenly(count: int, most: int) -> list[int]:
+    """Numbers of `most` of so many frames, evenly spaced."""
+    return np.unique(np.linspace(0, count - 1, min(max(1, most), count)).round().astype(int)).tolist()
 
 
 def read_frame(path: Path) -> np.ndarray:
@@ -255,12 +266,12 @@ def read_frame(path: Path) -> np.ndarray:
                 if image.size[0] * image.size[1] > PIXELS:
                     raise InvalidFile(f"{path} has {image.size[0]} x {image.size[1]} pixels, at most {PIXELS} are read.")
                 frame = np.asarray(image.convert("RGB") if image.mode == "P" else image)
+                if frame.dtype == np.int32:  # how 16 bits are given
+                    frame = frame.astype(np.uint16)
     except InvalidFile:
         raise
     except Exception as error:  # libraries say in many ways that bytes are not what they should be
         raise InvalidFile(f"Cannot read {path}: {error}. Expected a valid {path.suffix} image.") from None
-    if frame.dtype == np.int32:  # how some readers give 16 bits
-        frame = frame.astype(np.uint16)
     if frame.ndim not in (1, 2, 3) or frame.size == 0 or frame.dtype.kind not in "uif":
         raise InvalidFile(f"{path} is {_said(frame)}. Expected numbers by height and width, or by channels too.")
     return frame
@@ -276,12 +287,15 @@ def write_frame(frame: np.ndarray, path: Path) -> None:
         Image.fromarray(frame).save(path)
 
 
-def as_type(frame: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Numbers in a type: rounded and clipped where it holds whole ones."""
+def as_type(frame: np.ndarray, dtype: np.dtype[Any], avoid: float | None = None) -> np.ndarray:
+    """Numbers in a type: rounded and clipped where it holds whole ones; none becomes `avoid`, which means missing."""
     if not np.issubdtype(dtype, np.integer):
         return frame.astype(dtype)
     limits = np.iinfo(dtype)
-    return np.nan_to_num(frame).round().clip(limits.min, limits.max).astype(dtype)
+    whole = np.nan_to_num(frame).round()
+    if avoid is not None:
+        whole = np.where((whole == avoid) & np.isfinite(frame), avoid + (1 if avoid < limits.max else -1), whole)
+    return whole.clip(limits.min, limits.max).astype(dtype)
 
 
 def _said(frame: np.ndarray) -> str:
@@ -292,21 +306,23 @@ def _said(frame: np.ndarray) -> str:
 def _whole(wanted: dict[Path, int | None], frames: Frames) -> Iterator[dict[Path, Sink]]:
     """For each path a sink that takes its name when all is done; nothing is left of them otherwise."""
     drafts: dict[Path, Path] = {}
+    named: list[Path] = []
     try:
         for path in wanted:
             frames.check_output(path)
-            folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-            drafts[path] = folder / path.name
+            drafts[path] = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")) / path.name
         sinks = {path: frames.sink(draft, wanted[path]) for path, draft in drafts.items()}
         yield sinks
         for sink in sinks.values():
             sink.finish()
         for path, draft in drafts.items():
-            draft.rename(path)
+            draft.replace(path)
+            named.append(path)
     except OSError as error:
-        raise InvalidFile(
-            f"Cannot write {next(iter(wanted))}: {error.strerror or error}. Nothing was left under that name."
-        ) from None
+        for path in named:
+            path.replace(drafts[path])
+        paths = ", ".join(map(str, wanted))
+        raise InvalidFile(f"Cannot write {paths}: {error.strerror or error}. Nothing was left under these names.") from None
     finally:
         for draft in drafts.values():
             shutil.rmtree(draft.parent, ignore_errors=True)

@@ -8,17 +8,24 @@ import numpy as np
 MISSING = "#56B4E9"  # the colour of pixels that were not measured
 
 
-def write_gallery(rec: Any, frames: np.ndarray, path: Path, draws: int = 20, seed: int = 0) -> None:
+def write_gallery(
+    rec: Any, frames: np.ndarray, path: Path, draws: int = 20, seed: int = 0, row_ids: list[int] | None = None
+) -> None:
     """Recover some frames (frames, height, width[, channels]), NaN = missing, and write the picture of it."""
     from matplotlib.figure import Figure
 
     from unfade.storage import whole_or_nothing
 
-    drawn = rec.sample(frames, draws, seed=seed).values
-    figure = Figure(figsize=(12, 0.4 + 2.2 * len(frames) * frames.shape[1] / max(1, frames.shape[2])), layout="constrained")
+    drawn = rec.sample(frames, draws, seed=seed, row_ids=row_ids).values
+    figure = Figure(figsize=(12, 0.4 + 2 * len(frames) * shape_of(frames)), layout="constrained")
     draw_gallery(figure, frames, drawn)
     with whole_or_nothing(path) as draft:
-        figure.savefig(draft, format=path.suffix[1:], dpi=110)
+        figure.savefig(draft, format=path.suffix[1:].lower(), dpi=110)
+
+
+def shape_of(frames: np.ndarray) -> float:
+    """Height of a panel over its width, within what can be looked at."""
+    return float(np.clip(frames.shape[1] / frames.shape[2], 0.3, 3))
 
 
 def draw_gallery(figure: Any, given: np.ndarray, drawn: np.ndarray) -> None:
@@ -26,7 +33,7 @@ def draw_gallery(figure: Any, given: np.ndarray, drawn: np.ndarray) -> None:
     colour = given.ndim == 4 and given.shape[-1] == 3
     if given.ndim == 4 and not colour:
         given, drawn = given[..., 0], drawn[..., 0]
-    low, high = np.nanquantile(given, [0.01, 0.99])
+    low, high = np.nanquantile(drawn, [0.01, 0.99])
     panels = figure.subplots(len(given), 6, squeeze=False)
     names = ("given", "mean", "draw 1", "draw 2", "draw 3", "standard deviation")
     for row, line in enumerate(panels):
@@ -35,8 +42,9 @@ def draw_gallery(figure: Any, given: np.ndarray, drawn: np.ndarray) -> None:
         for panel, image in zip(line, shown, strict=False):
             if colour:
                 image = np.where(np.isnan(image), _blue(), (image - low) / max(1e-12, high - low)).clip(0, 1)
-            values = panel.imshow(image, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
-        spread = line[-1].imshow(sd.mean(-1) if colour else sd, cmap="magma", vmin=0, interpolation="nearest")
+            values = panel.imshow(image, cmap="gray", vmin=low, vmax=high, interpolation="nearest", aspect="auto")
+        sd = sd.mean(-1) if colour else sd
+        spread = line[-1].imshow(sd, cmap="magma", vmin=0, interpolation="nearest", aspect="auto")
         for panel in line:
             panel.set_facecolor(MISSING)
             panel.set_xticks([])

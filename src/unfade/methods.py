@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unfade.architectures import PAPER, Architecture, ConvArchitecture, Networks
+from unfade.architectures import PAPER, AnyArchitecture, Architecture, ConvArchitecture
 from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption
 from unfade.errors import InvalidData
@@ -33,11 +33,11 @@ def members_for(method: str, features: int) -> int:
     return METHODS[method].members if features <= 64 else 1
 
 
-def refine_for(method: str, architecture: Networks) -> int:
-    """Candidates a draw is chosen from: none where the decoder sees y, so is no prior; few for images."""
+def refine_for(method: str, architecture: AnyArchitecture) -> int:
+    """Candidates a draw is chosen from: none where the decoder sees y, so is no prior, and none for images' many z."""
     if architecture.decoder_sees:
         return 0
-    return min(METHODS[method].refine, 20 if isinstance(architecture, ConvArchitecture) else 200)
+    return 0 if isinstance(architecture, ConvArchitecture) else METHODS[method].refine
 
 
 def training_for(method: str, members: int, samples: int, images: bool = False) -> TrainingConfig:
@@ -79,7 +79,7 @@ class Task:
 
     obs: Observations
     corruption: Corruption
-    architecture: Networks
+    architecture: AnyArchitecture
     training: TrainingConfig
     seed: int
     refine: int = 0
@@ -117,7 +117,7 @@ class Task:
 
 
 def build_posterior(
-    architecture: Networks,
+    architecture: AnyArchitecture,
     features: int,
     corruption: Corruption,
     conditioned: bool,
@@ -196,12 +196,7 @@ def _tae(
     posterior_weights: int = POSTERIOR_WEIGHTS,
     posterior_share: float = POSTERIOR_SHARE,
 ) -> Recipe:
-    """Noise, then the prior by the importance-weighted bound; then a posterior of its own, by one of POSTERIOR_STAGES.
-
-    A decoder that sees y is no prior: such a posterior is trained to predict observed entries that are hidden from it.
-    """
-    if task.architecture.decoder_sees:
-        return (yield from _predictive(task))
+    """Noise, then the prior by the importance-weighted bound; then a posterior of its own, by one of POSTERIOR_STAGES."""
     if posterior not in POSTERIOR_STAGES:
         raise InvalidData(f"posterior must be one of {sorted(POSTERIOR_STAGES)}, got {posterior!r}.")
     model = yield from _alone(task, task.posterior(), MIWAE(weights), time_share=0.8)
@@ -209,6 +204,9 @@ def _tae(
 
 
 def _predictive(task: Task) -> Recipe:
+    """A decoder that sees y is no prior: its posterior is trained to predict observed entries that are hidden from it."""
+    if not bool(task.corruption.exact.all()):
+        raise InvalidData("A decoder that sees y needs data without noise. Use decoder_sees=False, or noise=None.")
     architecture = task.architecture
     with scoped_seed(task.seed + 1):
         hide = hide_boxes(architecture.image) if isinstance(architecture, ConvArchitecture) else hide_some
@@ -256,7 +254,7 @@ class Method:
     """A recipe, and what it uses where the user says nothing.
 
     refine: candidates a draw is chosen from; architecture: None means sizes chosen from the data.
-    decoder_may_see: whether q(x|z,y) is allowed; a decoder that is also the model p(x|z) must not see y.
+    seeing: the recipe for a decoder that sees y, q(x|z,y); None where it is also the model p(x|z), which must not see y.
     mixed: whether it takes steps and categories; it must then use nothing of x but p(y|z). members: posteriors that
     are trained side by side for small tables, each from a start of its own.
     """
@@ -265,14 +263,14 @@ class Method:
     refine: int
     training: TrainingConfig = DEFAULT_TRAINING
     architecture: Architecture | None = None
-    decoder_may_see: bool = False
+    seeing: Callable[..., Recipe] | None = None
     mixed: bool = True
     members: int = 1
 
 
 METHODS = {
-    "tae": Method(_tae, refine=200, decoder_may_see=True, members=4),
-    "tae-paper": Method(_paper_tae, 0, PAPER_TRAINING, PAPER, decoder_may_see=True, mixed=False),
+    "tae": Method(_tae, refine=200, seeing=_predictive, members=4),
+    "tae-paper": Method(_paper_tae, 0, PAPER_TRAINING, PAPER, seeing=_paper_tae, mixed=False),
     "mvae": Method(_mvae, refine=0),
     "miwae": Method(_miwae, refine=200),
 }
@@ -368,9 +366,9 @@ def _train(tasks: Sequence[Task], stages: Sequence[Stage]) -> None:
 
 
 def _start(name: str, task: Task, settings: dict[str, Any]) -> Recipe:
-    if task.architecture.decoder_sees and not METHODS[name].decoder_may_see:
+    recipe = METHODS[name].seeing if task.architecture.decoder_sees else METHODS[name].recipe
+    if recipe is None:
         raise InvalidData(f"method {name!r} uses its decoder as a model of p(x), so it must not see y: decoder_sees=False.")
-    recipe = METHODS[name].recipe
     known = set(inspect.signature(recipe).parameters) - {"task"}
     if unknown := sorted(set(settings) - known):
         raise InvalidData(f"method {name!r} has the settings {sorted(known)}, got {unknown}.")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Independent, kl_divergence
 
 from unfade.conditionals import Conditional, reparametrise, standard_log_prob, standard_normal
-from unfade.corruption import Corruption, GrowingNoise
+from unfade.corruption import Corruption
 from unfade.observations import Observations
 from unfade.randomness import Normals
 
@@ -155,8 +155,7 @@ class Ensemble(nn.Module):
         if self.each[0].unknowns is not None:
             return None
         middle = torch.zeros((), device=next(self.parameters()).device)
-        levels = [c.level(middle) if isinstance(c, GrowingNoise) else c.std for c in (m.corruption for m in self.each)]
-        return torch.stack(levels).mean(0)
+        return torch.stack([member.corruption.level(middle) for member in self.each]).mean(0)
 
     def drawn_with(self, refine: int) -> "Ensemble":
         """What draws are made with."""

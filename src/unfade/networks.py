@@ -72,7 +72,7 @@ class Up(nn.Module):
     """Flat latent images, and what is seen of the images, to two flat images: means and log-variances.
 
     stack: from latent images and a list of maps of what is seen to twice the channels; side: from images of what is seen
-    to those maps. With `fill`, means are relative to what is seen, averaged over larger and larger squares.
+    to those maps. With `fill`, what is not seen is the nearest that is, and means are relative to it.
     """
 
     def __init__(
@@ -94,8 +94,10 @@ class Up(nn.Module):
         lead, maps, middle = z.shape[:-1], [], None
         if self.side is not None:
             images = _joined(seen, self.image, self.factor)
+            if self.fill:
+                middle, far = nearest(*images.chunk(2, 1))
+                images = torch.cat([middle, images.chunk(2, 1)[1], (-far / 8).exp()], 1)
             maps = [one.expand(*lead[:-1], *one.shape).reshape(-1, *one.shape[1:]) for one in self.side(images)]
-            middle = filled(*images.chunk(2, 1)) if self.fill else None
         small = [-(-side // self.factor) if side > 1 else 1 for side in (height, width)]
         out = self.stack(z.reshape(-1, self.latent, *small), maps)
         mean, raw = out.reshape(*lead, 2, channels, *out.shape[2:]).unbind(-4)
@@ -113,21 +115,28 @@ def _joined(parts: Sequence[Tensor], image: Image, factor: int) -> Tensor:
     return functional.pad(images, (0, right, 0, below)) if below or right else images
 
 
-def filled(values: Tensor, observed: Tensor) -> Tensor:
-    """What is not observed of images (images, channels, height, width), from averages over larger and larger squares.
+def nearest(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest observed value of each pixel of images (images, channels, height, width), and how far away it is.
 
-    >>> filled(torch.tensor([[[[2.0, 0.0]]]]), torch.tensor([[[[1.0, 0.0]]]]))
-    tensor([[[[2., 2.]]]])
+    By jump flooding: each pixel asks those 2^k, ..., 2, 1 away for the nearest that they know of. Now and then it gets the
+    second nearest.
+
+    >>> nearest(torch.tensor([[[[2.0, 0.0, 0.0, 5.0]]]]), torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]))
+    (tensor([[[[2., 2., 5., 5.]]]]), tensor([[[[0., 1., 1., 0.]]]]))
     """
-    levels = [(values * observed, observed)]
-    while max(levels[-1][0].shape[-2:]) > 1:
-        levels.append(tuple(functional.avg_pool2d(part, 2, ceil_mode=True) for part in levels[-1]))  # type: ignore[arg-type]
-    fill = torch.zeros_like(levels[-1][0])
-    for total, share in reversed(levels):
-        wider = functional.interpolate(fill, total.shape[-2:], mode="bilinear")
-        known = (4 * share).clamp(max=1) if share is not observed else share
-        fill = wider + known * (total / share.clamp(min=1e-6) - wider)
-    return fill
+    height, width = values.shape[-2:]
+    place = [torch.arange(height, device=values.device)[:, None], torch.arange(width, device=values.device)]
+    nobody = torch.where(observed > 0, 0.0, 1e4)
+    known = torch.stack([place[0] + nobody, place[1] + nobody, values * observed])  # where, and what
+    distance = nobody.square()
+    for step in [2**k for k in reversed(range(max(1, (max(height, width) - 1).bit_length())))]:
+        for down, right in ((a * step, b * step) for a in (-1, 0, 1) for b in (-1, 0, 1) if a or b):
+            if abs(down) >= height or abs(right) >= width:
+                continue
+            other = functional.pad(known, (-right, right, -down, down), value=1e4)
+            far = (other[0] - place[0]).square() + (other[1] - place[1]).square()
+            known, distance = torch.where(far < distance, other, known), torch.minimum(far, distance)
+    return known[2], distance.sqrt()
 
 
 def _strides(image: Image, factor: int) -> tuple[int, int]:
@@ -257,7 +266,7 @@ class FromPyramid(nn.Module):
         self.residuals = nn.ModuleList(Residual(width) for width in reversed(channels))
         widths = [*reversed(channels), last]
         self.steps = nn.ModuleList(_doubling(image, before, after) for before, after in pairwise(widths))
-        self.last = nn.Conv2d(last + (2 * image[2] if sees else 0), 2 * image[2], 3, 1, 1)
+        self.last = nn.Conv2d(last + (3 * image[2] if sees else 0), 2 * image[2], 3, 1, 1)
 
     def forward(self, z: Tensor, maps: list[Tensor]) -> Tensor:
         """(images, 2 channels, height, width)."""

@@ -182,7 +182,7 @@ class Predictive(Objective):
 
     def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
         """The bound, a sample's entries hidden at random."""
-        hidden = obs.observed & self.hide(obs, normals)
+        hidden = obs.observed & posterior.corruption.whole(self.hide(obs, normals))
         shown, rest = obs.only(~hidden), obs.only(hidden)
         q = self.teacher(obs.values, *(which.to(obs.values.dtype) for which in (obs.observed, shown.observed)))
         z = reparametrise(q, normals(*q.base_dist.loc.shape))

@@ -150,13 +150,14 @@ class Scaling:
             return cls(torch.zeros(obs.event_shape).double(), torch.ones(obs.event_shape).double(), logged)
         if kind not in SCALINGS:
             raise InvalidData(f"scaling must be one of {sorted(SCALINGS)} or None, got {kind!r}.")
-        statistic, joint = SCALINGS[kind]
-        values, observed = _logarithms(obs.values, logged), obs.observed
-        if joint:
-            values, observed = values.reshape(-1, 1), observed.reshape(-1, 1)
+        statistic, together = SCALINGS[kind]
+        values, observed = _logarithms(obs.values, logged).flatten(1), obs.observed.flatten(1)
         centre, scale = by_columns(statistic, values, observed)
+        if together is not None:
+            centre, scale = together(centre, scale, observed.sum(0))
+        centre, scale = (part.expand(obs.event_shape.numel()).reshape(obs.event_shape) for part in (centre, scale))
         scale = torch.where(scale > 0, scale, 1.0)
-        return cls(centre.expand(obs.event_shape).clone(), scale.expand(obs.event_shape).clone(), logged)
+        return cls(centre.clone(), scale.clone(), logged)
 
     def __getitem__(self, entries: Any) -> "Scaling":
         return Scaling(self.centre[entries], self.scale[entries], self.logged[entries])
@@ -214,9 +215,24 @@ def interval(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(seen, low, 0.0), torch.where(seen, high - low, 0.0)
 
 
-SCALINGS: dict[str, tuple[Statistic, bool]] = {
-    "variance": (variance, False),  # each column to mean 0, sd 1
-    "interval": (interval, False),  # each column to [0, 1]
-    "joint-variance": (variance, True),  # one map for all entries, as images want it
-    "joint-interval": (interval, True),
+def _variance_of_all(centre: Tensor, scale: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of all columns together, from those of each."""
+    weight, size = count / count.sum().clamp(min=1), torch.maximum(centre.abs(), scale).amax().clamp(min=1e-300)
+    middle, small = (weight * centre / size).sum(), scale / size  # squares must not overflow
+    return middle * size, (weight * (small.square() + (centre / size - middle).square())).sum().sqrt() * size
+
+
+def _interval_of_all(low: Tensor, width: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """Least value of all columns together and how far the largest lies from it, from those of each."""
+    seen = count > 0
+    least = torch.where(seen, low, torch.inf).amin()
+    return least, torch.where(seen, low + width, -torch.inf).amax() - least
+
+
+Together = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # of all columns, from those of each and their counts
+SCALINGS: dict[str, tuple[Statistic, Together | None]] = {
+    "variance": (variance, None),  # each column to mean 0, sd 1
+    "interval": (interval, None),  # each column to [0, 1]
+    "joint-variance": (variance, _variance_of_all),  # one map for all entries, as images want it
+    "joint-interval": (interval, _interval_of_all),
 }

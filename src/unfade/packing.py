@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unfade.architectures import Architecture, ConvArchitecture, Networks
+from unfade.architectures import AnyArchitecture, Architecture, ConvArchitecture
 from unfade.corruption import Corruption, GaussianNoise, GrowingNoise
 from unfade.linear import LinearDecoder, blank_factors, linear_posterior
 from unfade.methods import build_posterior
@@ -60,6 +60,8 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
     parameters["training"] = _from_json(TrainingConfig, parameters["training"])
     rec = kind(**parameters)
     rec.seed_ = meta["seed"]
+    if not (isinstance(rec.seed_, int) and 0 <= rec.seed_ < 2**63):
+        raise ValueError(f"the seed {rec.seed_!r} is none")
     if tensors["modelled"].numel() != prod(meta["event_shape"]):
         raise ValueError(f"samples of shape {meta['event_shape']}, but {tensors['modelled'].numel()} entries")
     scaling = Scaling(tensors["centre"], tensors["scale"], tensors["logged"])
@@ -109,7 +111,9 @@ def _posterior(
     return ensemble.requires_grad_(False).eval().to(rec._device())
 
 
-def _check_sizes(architecture: Networks, features: int, state: dict[str, Tensor], members: int, linear: bool) -> None:
+def _check_sizes(
+    architecture: AnyArchitecture, features: int, state: dict[str, Tensor], members: int, linear: bool
+) -> None:
     """Refuse sizes that the tensors do not have before memory is taken for them."""
     there = sum(value.numel() for value in state.values())
     with torch.device("meta"):

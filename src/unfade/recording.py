@@ -102,6 +102,11 @@ class Recording(Corruption):
         self.categorical = sum(last - first for first, last in groups)  # they stand last
         owner = torch.repeat_interleave(torch.tensor([last - first for first, last in groups], dtype=torch.long))
         self.register_buffer("ones", torch.nn.functional.one_hot(owner, max(1, len(groups))).float())
+        firsts = torch.arange(features)
+        for first, last in groups:
+            firsts[first:last] = first
+        self.register_buffer("firsts", firsts, persistent=False)
+        self.firsts: Tensor
         number = ~stepped
         number[features - self.categorical :] = False
         self.register_buffer("number", number)
@@ -124,9 +129,7 @@ class Recording(Corruption):
 
     def whole(self, mask: Tensor) -> Tensor:
         """The values of a category go with its first."""
-        mask = mask.clone()
-        mask[..., self.members] = mask[..., self.members[:, :1]].expand(*mask.shape[:-1], *self.members.shape)
-        return mask
+        return mask[..., self.firsts]
 
     def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:
         """Noise on the numbers; stepped features are recorded as the value they are nearest to."""
@@ -215,7 +218,7 @@ def recording(noise: Any, space: ModelSpace) -> GaussianNoise | Recording:
         if not (
             space.plain and bool((zero == zero[0]).all()) and bool((space.scaling.scale == space.scaling.scale[0]).all())
         ):
-            raise InvalidData("noise='learn-by-value' needs numbers of one unit: use scaling='joint-variance'.")
+            raise InvalidData("noise='learn-by-value' needs numbers of one unit, got columns of several kinds.")
         share = 0.4 * space.spread
         return GrowingNoise(torch.full((1,), share), share / max(1.0, float(zero[0]) ** 2), zero[:1], learn=True)
     if std is None:

@@ -14,7 +14,7 @@ import numpy as np
 from unfade import storage
 from unfade.diagnostics import surprises
 from unfade.draws import Draws
-from unfade.gallery import draw_gallery
+from unfade.gallery import draw_gallery, shape_of
 from unfade.tables import Column, open_container, take
 from unfade.verdicts import Diagnosis
 
@@ -133,7 +133,7 @@ def _missingness(found: Diagnosis) -> str:
     missing[cells.rows, cells.columns] = False
     used = [j for j in range(missing.shape[1]) if not (cells.kinds and cells.kinds[j].kind == "excluded")]
     share, names = missing.mean(0), [cells.name(j) for j in range(missing.shape[1])]
-    share[[j for j in range(len(share)) if j not in set(used)]] = 0.0
+    share[np.setdiff1d(np.arange(len(share)), used)] = 0.0
     missing = missing[:, used]
     words = (
         f"<p>{len(missing):,} rows of {missing.shape[1]:,} {'columns' if cells.kinds else 'entries'}; "
@@ -336,7 +336,7 @@ def _gallery(table: np.ndarray, values: np.ndarray, count: int = 6) -> str:
     """Corrupted, mean, draws and standard deviation of some samples."""
     count = min(count, len(table))
     says = "Samples as they came (missing in blue), their mean, three draws, and the standard deviation of the draws."
-    height = 1.6 * count * table.shape[1] / table.shape[2]
+    height = 1.4 * count * shape_of(table)
     return _section(
         "Images", _figure(lambda figure: draw_gallery(figure, table[:count], values[:, :count]), (9, height + 0.4), says)
     )

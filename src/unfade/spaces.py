@@ -64,7 +64,7 @@ class ModelSpace:
         free = torch.tensor([e in found and e not in steps for e in range(len(modelled))]) & ~whole
         scaling = Scaling.fit(flat, kind, free & skewed(flat))
         _, sd = by_columns(variance, flat.values, flat.observed)
-        straight = [e for e in numbers if not scaling.logged[e]]
+        straight = [e for e in numbers if not scaling.logged[e] and span[e] > 0]
         spread = float((sd / scaling.scale)[straight].mean()) if straight else 1.0
         if bounds is None:
             bounds = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, len(modelled))

@@ -21,6 +21,8 @@ COLLAPSED = 0.7  # spread below which draws have collapsed
 _LEAST = 20  # cells of a column from which something can be said about it
 _CHANCE = 0.05  # of a false alarm among all columns
 
+LARGEST = 4096  # pixels of an image: one by one, more would take hours
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -91,6 +93,11 @@ def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
     Uses the observed cells that training held out; where it held out none (a fixed number of steps, a model from a
     file), a clone is fitted to the data with a tenth of the cells hidden.
     """
+    if len(recoverer.space_.event_shape) > 1 and (entries := entered.values.shape[1]) > LARGEST:
+        raise InvalidData(
+            f"Verdicts and the report are for tables and images of up to {LARGEST:,} pixels, got {entries:,}. For larger "
+            "ones look at a gallery: `unfade recover --gallery`, or `unfade.gallery.write_gallery`."
+        )
     cells = recoverer.held_out_
     if cells is None:
         cells = held_out(clone(recoverer), X, seed=recoverer.seed_)
@@ -334,7 +341,7 @@ def _noise(noise: Sequence[ColumnNoise], stated: bool) -> list[Verdict]:
 
 def _latents(posterior: Ensemble | None, entered: Observations) -> list[Verdict]:
     """How many latent variables carry something about the sample; networks only."""
-    if posterior is None:
+    if posterior is None or posterior.each[0].decoder_sees:  # a decoder that sees y may do without
         return []
     with torch.no_grad():
         means = posterior.each[0].latent(entered).base_dist.loc

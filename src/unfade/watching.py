@@ -35,7 +35,8 @@ class Split:
     def predict(self, posteriors: Sequence[PosteriorLVM], refine: int = 0) -> Tensor:
         """Draws of the clean values, (draws, rows, features): twenty by each posterior."""
         normals = generator_normals(torch.Generator(self.given.values.device).manual_seed(self.seed))
-        parts, height = [], 64 if self.given.values.device.type == "cpu" else 1024
+        entries, cpu = self.given.values.shape[1], self.given.values.device.type == "cpu"
+        parts, height = [], max(1, min(64 if cpu else 1024, 2 ** (20 if cpu else 25) // entries))
         for start in range(0, len(self.given), height):
             y = self.given[start : start + height]
             drawn = [each.draw(y, 20, normals, each.source(y, min(refine, 50), normals)) for each in posteriors]
@@ -67,18 +68,24 @@ def widths(
     held = split.held.observed.cpu() & fine
     if rows is not None:
         held = held & rows[:, None]
-    y, noise = split.observed(clean, corruption), corruption.std.detach().cpu().expand(len(fine)).square()
+    y = split.observed(clean, corruption)
+    noise = corruption.level(clean.mean(0).to(corruption.exact.device)).detach().cpu().square()
+    noise = noise.expand(len(held), len(fine)).mean(0)
     far, spread = stretch(y, split.held.values.to(y.device), level).cpu(), clean.var(0).cpu()
     found = torch.ones(len(fine))
     if held.sum() < 50:
         return found
-    for j in fine.nonzero().flatten().tolist():
-        enough = held[:, j].sum() >= 100
-        cells, own = (far[held[:, j], j], spread[held[:, j], j]) if enough else (far[held], spread[held])
+
+    def quantile(cells: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         share = min(1.0, coverage_due(level, len(clean)) * (1 + 1 / len(cells)))
-        total, variance = cells.sort().values[min(len(cells) - 1, int(share * len(cells)))].square(), own.mean() + 1e-12
-        found[j] = ((total * (variance + noise[j]) - noise[j]) / variance).clamp(min=0).sqrt()
-    return found.clamp(0.5, 2.0)
+        return cells.sort().values[min(len(cells) - 1, int(share * len(cells)))].square(), own.mean() + 1e-12
+
+    enough, totals, variances = held.sum(0) >= 100, torch.empty(len(fine)), torch.empty(len(fine))
+    totals[:], variances[:] = quantile(far[held], spread[held])
+    for j in (fine & enough).nonzero().flatten().tolist():
+        totals[j], variances[j] = quantile(far[held[:, j], j], spread[held[:, j], j])
+    wanted = ((totals * (variances + noise) - noise) / variances).clamp(min=0).sqrt()
+    return torch.where(fine, wanted, found).clamp(0.5, 2.0)
 
 
 def hold_out(obs: Observations, seed: int, corruption: Corruption) -> Split | None:

@@ -11,6 +11,7 @@ from unfade.errors import InvalidFile
 from unfade.estimator import Recoverer
 from unfade.frames import open_frames
 from unfade.gallery import write_gallery
+from unfade.paper.settings import SCHEDULES
 from unfade.paper.study import Results, Say, Study
 from unfade.training import TrainingConfig
 
@@ -32,7 +33,7 @@ def fig7_depth(study: Study, results: Results, repeats: int, say: Say) -> str:
     quick = study.schedule.train_rows is not None
     given = frames.read(range(0, len(frames), max(1, len(frames) // 40) if quick else 1))
     shown = given[np.linspace(0, len(given) - 1, 5).round().astype(int)]
-    training = TRAINING[2 if study.schedule.training.batch_size == 20 else 20]
+    training = TRAINING[2 if study.schedule is SCHEDULES["paper"] else 20]
     for name, how in WAYS.items():
         if name in results:
             continue
