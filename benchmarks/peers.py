@@ -24,6 +24,7 @@ REQUIREMENTS = {
     "kNN": ["scikit-learn", "pandas<3"],
     "gcimpute": ["gcimpute", "numpy<2", "scipy<1.13", "pandas<3", "scikit-learn"],
     "MIDAS2": ["midasverse-midas", "torch==2.13.0", "pandas<3"],
+    "ForestDiffusion": ["ForestDiffusion", "pandas<3"],
 }
 R_PEERS = ("mice pmm", "mice cart", "Amelia")
 LIMIT = 600  # seconds a peer may take
@@ -144,12 +145,21 @@ def midas(frame: Any, draws: int, seed: int) -> list[Any]:
     return list(model.transform(m=draws))
 
 
+def forest_diffusion(frame: Any, draws: int, seed: int) -> list[Any]:
+    """Its defaults, with the diffusion that can impute."""
+    from ForestDiffusion import ForestDiffusionModel
+
+    model = ForestDiffusionModel(frame.to_numpy(dtype=float), diffusion_type="vp", seed=seed)
+    return list(model.impute(k=draws))
+
+
 PEERS = {
     "miceforest": miceforest,
     "IterativeImputer": iterative_imputer,
     "kNN": knn,
     "gcimpute": gcimpute,
     "MIDAS2": midas,
+    "ForestDiffusion": forest_diffusion,
 }
 
 

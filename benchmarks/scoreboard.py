@@ -100,6 +100,7 @@ def peer(name: str) -> Callable[..., dict[str, Any]]:
     return run
 
 
+SMALLEST = ("uci_yacht", "uci_energy")  # what ForestDiffusion is run on: it takes long
 METHODS = {
     "unfade": ours("tae"),
     "MIWAE": ours("miwae"),
@@ -201,6 +202,7 @@ def tables(
 ) -> None:
     """Run what is not among the results yet."""
     cells = [(n, s, e, m) for e in range(seeds) for n in names for s in settings for m in methods]
+    cells = [cell for cell in cells if cell[3] != "ForestDiffusion" or cell[0] in SMALLEST]
     cells = [cell for cell in cells if not _file(*cell).exists()]
     if jobs == 1:
         for cell in cells:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.ndimage import distance_transform_edt
 
-from unfade import Architecture, InvalidData, Recoverer, networks
+from unfade import Architecture, InvalidData, Recoverer, TrainingConfig, networks
 from unfade.architectures import ConvArchitecture, network_for
 from unfade.corruption import GrowingNoise
 from unfade.gallery import write_gallery
@@ -170,11 +170,17 @@ def test_categories_are_hidden_whole():
     assert quick(architecture=sees).fit(table).sample(table, 2)[0]["a"].isin(list("xyz")).all()
 
 
-def test_verdicts_are_for_small_images():
-    given = np.where(np.random.default_rng(0).random((6, 70, 70)) < 0.1, np.nan, 1.0 + np.arange(70))
-    rec = quick(network="conv", max_steps=2).fit(given)
-    with pytest.raises(InvalidData, match="4,096 pixels"):
-        rec.diagnose(given)
+def test_large_images_have_a_report(tmp_path):
+    _, given = waves(20, 66, 66)
+    rec = Recoverer(network="conv", random_state=0, verbose=0, training=TrainingConfig(steps=200, batch_size=8)).fit(given)
+    assert len(rec.held_out_) > 100
+    assert rec.widths_ is not None
+    found = rec.diagnose(given)
+    assert {"spread of draws", "beside simple methods"} <= {verdict.what for verdict in found.verdicts}
+    rec.report(tmp_path / "page.html", given)
+    assert "the nearest pixel" in (tmp_path / "page.html").read_text()
+    with pytest.raises(InvalidData, match="held no pixels out"):
+        quick(network="conv", max_steps=2).fit(given).diagnose(given)
 
 
 def test_a_decoder_that_sees_y_learns_the_conditional():

@@ -152,7 +152,6 @@ class Recovery:
         from unfade.gallery import write_gallery
         from unfade.storage import check_writable
         from unfade.streaming.sources import parse_memory
-        from unfade.verdicts import LARGEST
 
         frames, draws, memory = open_frames(self.data, self.missing_value), self.draws or 8, parse_memory(self.memory)
         places = {"recovered images": self.output, "standard deviations": self.std_to, "draws": self.draws_to}
@@ -166,12 +165,6 @@ class Recovery:
                 check_writable(path)
         if self.report is not None:
             check_report(self.report)
-            if np.prod(frames.shape) > LARGEST:
-                size_of_one = " x ".join(map(str, frames.shape))
-                raise InvalidData(
-                    f"--report is for tables and small images so far, these have {size_of_one} pixels. Leave it out, and "
-                    "look at --gallery."
-                )
         size = 4 * max(1, int(np.prod(frames.shape)))
         most = max(1, memory // (4 * size))
         rec = self._fitted(lambda rec: fit_frames(rec, frames, most, self.checkpoint))

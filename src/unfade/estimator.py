@@ -78,12 +78,12 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     recalibrate : bool
         Whether draws are made wider (or narrower) about their mean, by as much as the cells that training held out ask
         for: networks tend to be too sure. Observed cells, categories and columns of a handful of values are left as
-        they are, and so is all where training holds nothing out (`max_steps`, method "tae-paper", images without noise).
+        they are, and so is all where training holds nothing out (`max_steps`, method "tae-paper").
     refine : "auto" or int
         Candidates of z that a draw is chosen from by its weight; 0 for plain draws.
     max_steps : int or None
         Steps to train for. None: chosen by held-out observed cells, up to `training.steps`; all of them for method
-        "tae-paper" and where the decoder sees y (images without noise).
+        "tae-paper".
     max_seconds : float or None
         Time budget of a fit.
     architecture : Architecture, ConvArchitecture or None
@@ -467,9 +467,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         for half in () if self.widths_ is None else (rows % 2 == 0, rows % 2 == 1):
             factors, mean = widths(split, clean, noise, self.space_.fine, ~half), clean[:, half].mean(0)
             wider[:, half] = mean + factors * (clean[:, half] - mean)
-        seen = np.where(obs.observed, obs.values, np.nan).reshape(len(obs), -1).astype(float)
         where, columns = hidden.flatten(1).nonzero().T.numpy()
         places = rows.numpy()[where]
+        if isinstance(self.architecture_, ConvArchitecture):  # images are large: only those with pixels held out are kept
+            obs, places = obs[rows], where
+        seen = np.where(obs.observed, obs.values, np.nan).reshape(len(obs), -1).astype(float)
         values = seen[places, columns]
         seen[places, columns] = np.nan
         plain = None if self.widths_ is None else cells(clean)

@@ -19,7 +19,7 @@ from unfade.models import Ensemble, PosteriorLVM, PriorLVM
 from unfade.objectives import MIWAE, MVAE, TAE, ForwardKL, Objective, PaperTAE, Predictive, hide_boxes, hide_some
 from unfade.observations import Observations
 from unfade.training import History, OnStep, Run, TrainingConfig, scoped_seed, train_many
-from unfade.watching import Split, train_watched
+from unfade.watching import HoldOut, Split, hold_out, hold_out_as, train_watched
 
 DEFAULT_TRAINING = TrainingConfig()
 IMAGE_TRAINING = TrainingConfig(batch_size=8, learning_rate=1e-3)
@@ -53,8 +53,8 @@ def training_for(method: str, members: int, samples: int, images: bool = False) 
 class Stage:
     """A part of a recipe: what to train by what, for a share of the steps and of the time that is left.
 
-    watched: for as long as held-out observed cells say, unless the number of steps is fixed; the steps it took are what
-    the shares of later stages refer to.
+    watched: for as long as observed cells say that `hold` holds out, unless the number of steps is fixed; the steps it
+    took are what the shares of later stages refer to.
     """
 
     posterior: PosteriorLVM
@@ -62,6 +62,7 @@ class Stage:
     share: float = 1.0
     time_share: float = 1.0
     watched: bool = False
+    hold: HoldOut = hold_out
 
 
 Recipe = Generator[Stage, None, PosteriorLVM]
@@ -161,7 +162,7 @@ def _miwae(task: Task, weights: int = 20, conditioned: bool = True) -> Recipe:
 
 def _alone(task: Task, posterior: PosteriorLVM, objective: Objective, time_share: float = 1.0) -> Recipe:
     yield from _noise_stage(task, posterior, objective)
-    yield Stage(posterior, objective, time_share=time_share, watched=True)
+    yield Stage(posterior, objective, time_share=time_share, watched=True, hold=_hold(task))
     return posterior
 
 
@@ -212,8 +213,13 @@ def _predictive(task: Task) -> Recipe:
         hide = hide_boxes(architecture.image) if isinstance(architecture, ConvArchitecture) else hide_some
         objective = Predictive(architecture.encoder(3 * task.features), hide)
     posterior = task.posterior(conditioned=False)
-    yield Stage(posterior, objective)
+    yield Stage(posterior, objective, watched=True, hold=_hold(task))
     return posterior
+
+
+def _hold(task: Task) -> HoldOut:
+    image = task.architecture.image if isinstance(task.architecture, ConvArchitecture) else None
+    return hold_out if image is None else hold_out_as(hide_boxes(image))
 
 
 def forward_stage(
@@ -353,7 +359,7 @@ def _train(tasks: Sequence[Task], stages: Sequence[Stage]) -> None:
     first, now = tasks[0], time.monotonic()
     runs = [task.run_of(stage, now) for task, stage in zip(tasks, stages, strict=True)]
     if stages[0].watched and not first.fixed_steps:
-        watched = train_watched(runs, first.refine, first.on_step, first.checkpoint)
+        watched = train_watched(runs, first.refine, first.on_step, first.checkpoint, stages[0].hold)
         histories = watched.histories
         for task in tasks:
             task.training = replace(task.training, steps=watched.steps)

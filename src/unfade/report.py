@@ -16,7 +16,7 @@ from unfade.diagnostics import surprises
 from unfade.draws import Draws
 from unfade.gallery import draw_gallery, shape_of
 from unfade.tables import Column, open_container, take
-from unfade.verdicts import Diagnosis
+from unfade.verdicts import Diagnosis, large_images
 
 _ROWS = 2000  # rows that pictures of values are made from
 _CELLS = 10_000  # cells that are predicted from the rest of their row
@@ -48,13 +48,14 @@ _LEAD = {
 def write_report(recoverer: Any, X: Any, path: str | os.PathLike[str], draws: Draws | None = None) -> None:
     """Write the page. X: the data of the fit; draws: of the same rows, made anew where there are fewer than three."""
     found, draws = recoverer.diagnose(X), None if draws is None or len(draws) < 3 else draws
-    rows = np.sort(np.random.default_rng(0).permutation(len(X))[:_ROWS])
+    large = large_images(recoverer)
+    rows = np.sort(np.random.default_rng(0).permutation(len(X))[: 6 if large else _ROWS])
     part = take(X, rows)
     some = recoverer.sample(part, 20, row_ids=rows) if draws is None else draws
     values = some.values if draws is None else draws.values[:20, rows]
     data, container = open_container(part, recoverer.columns_)
     table = np.array(data, dtype=float)
-    sections = [_verdicts(found), _missingness(found), _calibration(found), _columns_table(found)]
+    sections = [_verdicts(found), "" if large else _missingness(found), _calibration(found), _columns_table(found)]
     if table.ndim == 2 and _as_image(table) is None:
         columns = container.columns or tuple(Column(str(j), "number") for j in range(table.shape[1]))
         sections += [_distributions(table, values, columns), _pairs(table, values, columns)]

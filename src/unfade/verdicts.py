@@ -10,7 +10,7 @@ import torch
 from sklearn.base import clone
 
 from unfade.cells import HeldOut
-from unfade.diagnostics import ColumnNoise, Comparison, column_noise, compare_cells, held_out
+from unfade.diagnostics import ColumnNoise, Comparison, column_noise, compare_cells, compare_pixels, held_out
 from unfade.errors import InvalidData
 from unfade.linear import LinearEncoder
 from unfade.models import Ensemble
@@ -21,7 +21,7 @@ COLLAPSED = 0.7  # spread below which draws have collapsed
 _LEAST = 20  # cells of a column from which something can be said about it
 _CHANCE = 0.05  # of a false alarm among all columns
 
-LARGEST = 4096  # pixels of an image: one by one, more would take hours
+LARGEST = 4096  # pixels of an image that are judged one by one
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,8 @@ def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
     Uses the observed cells that training held out; where it held out none (a fixed number of steps, a model from a
     file), a clone is fitted to the data with a tenth of the cells hidden.
     """
-    if len(recoverer.space_.event_shape) > 1 and (entries := entered.values.shape[1]) > LARGEST:
-        raise InvalidData(
-            f"Verdicts and the report are for tables and images of up to {LARGEST:,} pixels, got {entries:,}. For larger "
-            "ones look at a gallery: `unfade recover --gallery`, or `unfade.gallery.write_gallery`."
-        )
+    if large_images(recoverer):
+        return _diagnose_images(recoverer)
     cells = recoverer.held_out_
     if cells is None:
         cells = held_out(clone(recoverer), X, seed=recoverer.seed_)
@@ -123,6 +120,32 @@ def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
     ]
     order = ("red", "amber", "green")
     return Diagnosis(tuple(sorted(verdicts, key=lambda v: order.index(v.level))), cells, columns, simple, links, noise)
+
+
+def large_images(recoverer: Any) -> bool:
+    """Whether samples have so many pixels that they are judged together, not one by one."""
+    return len(recoverer.space_.event_shape) > 1 and len(recoverer.space_.modelled) > LARGEST
+
+
+def _diagnose_images(recoverer: Any) -> Diagnosis:
+    """All pixels that training held out together, beside the nearest measured one."""
+    cells = recoverer.held_out_
+    if cells is None or not len(cells):
+        raise InvalidData(
+            "Training held no pixels out, so nothing can be said: fit without max_steps, by method 'tae', and ask the "
+            "recoverer that was fitted, not one from a file."
+        )
+    cells = cells.only(np.random.default_rng(0).permutation(len(cells))[:20_000])
+    simple = compare_pixels(cells, recoverer.space_.event_shape)
+    verdicts = [
+        _calibration(cells),
+        _collapse(cells, None),
+        _against_simple(simple),
+        _convergence(recoverer.histories_, recoverer.max_steps),
+        _enough(cells),
+    ]
+    order = ("red", "amber", "green")
+    return Diagnosis(tuple(sorted(verdicts, key=lambda v: order.index(v.level))), cells, (), simple, (), ())
 
 
 def spread(cells: HeldOut) -> float:

@@ -11,11 +11,14 @@ from unfade import processes
 from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption
 from unfade.models import PosteriorLVM
+from unfade.objectives import Hiding
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
 from unfade.scores import coverage_due, crps, stretch
 from unfade.stepping import Trained
 from unfade.training import History, OnStep, Progress, Run, train_many
+
+HoldOut = Callable[[Observations, int, Corruption], "Split | None"]  # by a seed
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,22 @@ def hold_out(obs: Observations, seed: int, corruption: Corruption) -> Split | No
     return Split(seen, some, seen[some], obs[some].only(held[some]), seed)
 
 
+def hold_out_as(hide: Hiding) -> HoldOut:
+    """Hold out as training hides: of images holes, as single pixels among others that are seen are easily told."""
+
+    def hold(obs: Observations, seed: int, corruption: Corruption) -> Split | None:
+        generator = torch.Generator(obs.values.device).manual_seed(seed)
+        most = max(1, min(32, len(obs) // 5, 2**21 // obs.values.shape[1]))
+        some = torch.randperm(len(obs), generator=generator, device=generator.device)[:most]
+        hidden = obs.observed[some] & corruption.whole(hide(obs[some], generator_normals(generator)))
+        held = torch.zeros_like(obs.observed)
+        held[some] = hidden
+        seen = obs.only(~held)
+        return Split(seen, some, seen[some], obs[some].only(hidden), seed) if hidden.any() and seen.observed.any() else None
+
+    return hold
+
+
 @dataclass(frozen=True)
 class Watched:
     """What became of runs: histories of both parts of each, the steps of both; and, where both were run, for each run the
@@ -148,7 +167,11 @@ class _Watch:
 
 
 def train_watched(
-    runs: Sequence[Run], refine: int = 0, on_step: OnStep | None = None, checkpoint: Checkpoint | None = None
+    runs: Sequence[Run],
+    refine: int = 0,
+    on_step: OnStep | None = None,
+    checkpoint: Checkpoint | None = None,
+    hold: HoldOut = hold_out,
 ) -> Watched:
     """Train for as long as held-out observed cells are predicted better and better, by CRPS; at most `config.steps`.
 
@@ -159,7 +182,7 @@ def train_watched(
     hundred steps at least: among fewer, scores of small tables are noise.
     """
     config, ensembles = runs[0].config, list({id(run.obs): run for run in runs}.values())
-    splits = {id(run.obs): split for run in ensembles if (split := hold_out(run.obs, run.seed, run.posterior.corruption))}
+    splits = {id(run.obs): split for run in ensembles if (split := hold(run.obs, run.seed, run.posterior.corruption))}
     if len(splits) < len(ensembles):
         return Watched([[history] for history in train_many(runs, on_step, checkpoint=checkpoint)], config.steps)
     trained = nn.ModuleList([Trained(run.posterior, run.objective) for run in runs])
