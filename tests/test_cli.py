@@ -100,7 +100,7 @@ def bad(tmp_path, csv, what):
         "no draws": ([csv, *out, "--draws", "0"], "at least 1"),
         "taken name": ([tmp_path / "draw.csv", *out, "--draws-to", tmp_path / "d.csv"], "Rename"),
         "one number": ([tmp_path / "one.npy", *out], "samples by features"),
-        "images to csv": ([tmp_path / "images.npy", *out], "not to out.csv"),
+        "images to csv": ([tmp_path / "images.npy", *out], "not to 'out.csv'"),
         "same file": ([csv, *out, "--draws-to", tmp_path / "out.csv"], "different files"),
         "no folder": ([csv, "-o", tmp_path / "no" / "out.csv"], "does not exist"),
         "wrong ending": ([csv, "-o", tmp_path / "out.xlsx"], "ends in"),
