@@ -133,9 +133,32 @@ def scores(draws: np.ndarray, truth: np.ndarray, cells: np.ndarray) -> dict[str,
     }
 
 
+def table(folder: Path, name: str) -> str:
+    """What was run, as Markdown."""
+    lines = [
+        "| | steps | RMSE | CRPS | coverage | energy score | CRPS: holes | boxes | edges |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for where in ("trained on", "unseen"):
+        for path in sorted(
+            folder.glob(f"{name}-*.json"), key=lambda p: json.loads(p.read_text())["scores"][where]["all"]["crps"]
+        ):
+            said = json.loads(path.read_text())
+            kinds = said["scores"][where]
+            s = kinds["all"]
+            steps = said["steps"] if "conv" in said["method"] else ""
+            cover = "" if s["coverage"] != s["coverage"] else f"{s['coverage']:.3f}"
+            each = " | ".join(f"{kinds[kind]['crps']:.1f}" for kind in WHY.values())
+            lines.append(
+                f"| {said['method']}, {where} | {steps} | {s['rmse']:.0f} | {s['crps']:.1f} | {cover} | {s['energy']:.0f} "
+                f"| {each} |"
+            )
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--stack", choices=STACKS, default="kinect")
     parser.add_argument("--methods", nargs="*")
     parser.add_argument("--steps", type=int, default=3000)
@@ -143,7 +166,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--folder", type=Path, default=Path("build/depth"))
+    parser.add_argument("--report", action="store_true", help="print what was run as a table")
     options = parser.parse_args()
+    if options.report:
+        return print(table(options.folder, options.stack))
 
     truth = stack(options.data_dir, options.stack)[:: options.every]
     raw = stack(options.data_dir, "kinect" if options.stack == "nyu" else options.stack)
