@@ -59,11 +59,16 @@ class HeldOut:
         """The cells of columns of numbers."""
         return self.only(~self.discrete()[self.columns])
 
-    def units(self) -> np.ndarray:
-        """The sd of each cell's column, (cells,)."""
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and sd of each column, (columns,); 0 where nothing is seen."""
         seen = ~np.isnan(self.seen)
         count, values = np.maximum(seen.sum(0), 1), np.where(seen, self.seen, 0.0)
-        sd = np.sqrt((np.where(seen, values - values.sum(0) / count, 0.0) ** 2).sum(0) / count)[self.columns]
+        mean = values.sum(0) / count
+        return mean, np.sqrt((np.where(seen, values - mean, 0.0) ** 2).sum(0) / count)
+
+    def units(self) -> np.ndarray:
+        """The sd of each cell's column, (cells,)."""
+        sd = self.moments()[1][self.columns]
         return np.where(sd > 0, sd, 1.0)
 
     def scores(self, draws: np.ndarray | None = None) -> np.ndarray:

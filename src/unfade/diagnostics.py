@@ -108,7 +108,7 @@ def surprises(recoverer: Any, X: Any, most: int = 20, n_draws: int = 100, seed: 
     distance = np.abs(cells.values - cells.draws.mean(0)) / np.maximum(cells.draws.std(0), 1e-12)
     agreed = ((cells.draws == cells.values).sum(0) + 0.5) / (n_draws + 1)
     distance = np.where(named, -np.log(agreed), distance)
-    usual = np.nanstd(cells.seen, 0)[cells.columns]
+    usual = cells.moments()[1][cells.columns]
     distance = np.where(~named & (np.abs(cells.values - cells.draws.mean(0)) < 1e-9 * usual), 0.0, distance)
     low, middle, high = np.quantile(cells.draws, [0.05, 0.5, 0.95], axis=0, method="inverted_cdf")
     found = []
@@ -262,7 +262,7 @@ def _linear(cells: HeldOut, n_draws: int, rng: np.random.Generator, most: int = 
     posterior = linear_posterior(factor_analysis(obs[some], torch.zeros(1), rounds=100), GaussianNoise())
     normals = generator_normals(torch.Generator().manual_seed(int(rng.integers(2**31))))
     rows, which = np.unique(cells.rows, return_inverse=True)
-    sd, centre = np.nanstd(cells.seen, 0), np.nanmean(cells.seen, 0)
+    centre, sd = cells.moments()
     drawn = np.empty((n_draws, len(cells.rows)))
     for start in range(0, len(rows), 100):
         block = obs[torch.from_numpy(rows[start : start + 100])]
