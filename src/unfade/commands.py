@@ -171,7 +171,8 @@ class Recovery:
         if self.save is not None:
             rec.save(self.save)
         at_once = min(64, max(1, memory // (8 * size * (draws + 4))))
-        missing = recover_frames(rec, frames, self.output, self.std_to, self.draws_to, draws, self.seed, at_once)
+        show = not self.out.quiet
+        missing = recover_frames(rec, frames, self.output, self.std_to, self.draws_to, draws, self.seed, at_once, show)
         if self.gallery is not None:
             some = evenly(len(frames), 6)
             write_gallery(rec, frames.read(some), self.gallery, seed=self.seed, row_ids=some)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from unfade.errors import InvalidData, InvalidFile
+from unfade.progress import tracked
 from unfade.storage import check_free, check_writable
 
 ENDINGS = (".png", ".tif", ".tiff", ".npy")
@@ -217,18 +218,19 @@ def recover_frames(
     draws: int = 8,
     seed: int = 0,
     at_once: int = 16,
+    show: bool = False,
 ) -> int:
     """Write the posterior mean of every frame to `output`, and their standard deviations and draws elsewhere.
 
-    `at_once` frames are in memory together. Folders and files have their names when all is there, not before. Answers how
-    many pixels were missing.
+    `at_once` frames are in memory together; show: a bar with the time left. Folders and files have their names when all is
+    there, not before. Answers how many pixels were missing.
     """
     given_paths = [path for path in (output, std_to, draws_to) if path is not None]
     if len(set(given_paths)) < len(given_paths):
         raise InvalidData("Means, standard deviations and draws go to different places: give each a name of its own.")
     missing, avoid = 0, frames.missing if np.issubdtype(frames.dtype, np.integer) else None
     with _whole({path: draws if path == draws_to else None for path in given_paths}, frames) as sinks:
-        for start in range(0, len(frames), at_once):
+        for start in tracked(range(0, len(frames), at_once), show):
             which = range(start, min(start + at_once, len(frames)))
             given = frames.read(which)
             missing += int(np.isnan(given).sum())

@@ -1,6 +1,6 @@
 """A progress line with time left, in terminals and notebooks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from unfade.training import OnStep, Progress
@@ -27,6 +27,15 @@ def progress_bar(show: bool, label: str = "recovering") -> Iterator[OnStep | Non
             bar.update(task, completed=progress.step, total=progress.steps, description=_words(progress))
 
         yield move
+
+
+def tracked(parts: Sequence[int], show: bool, label: str = "writing") -> Iterable[int]:
+    """The same numbers one by one, with a bar and the time left in terminals."""
+    from rich import progress as bars
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return bars.track(parts, label, console=console, transient=True, disable=not (show and console.is_terminal))
 
 
 def _notebook_line(label: str) -> OnStep:
