@@ -192,7 +192,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         space = model_space(obs, container.columns or (), scaling, self.noise, self.bounds, mixed, images)
         self._say_what_is_not_modelled(space, container.columns or ())
         method, members = METHODS[self.method], self._members(space.features)
-        config = self.training or training_for(self.method, members, len(obs), images)
+        config = self.training or training_for(self.method, members, len(obs), space.features if images else None)
         corruption, settings = self._corruption(space)
         architecture = conv or self.architecture or method.architecture
         architecture = architecture or architecture_for(len(obs), int(space.modelled.sum()))

@@ -23,6 +23,7 @@ from unfade.watching import HoldOut, Split, hold_out, hold_out_as, train_watched
 
 DEFAULT_TRAINING = TrainingConfig()
 IMAGE_TRAINING = TrainingConfig(batch_size=8, learning_rate=1e-3)
+IMAGE_PIXELS = 640_000  # of a batch: two of 640 x 480, which is some gigabytes of maps
 POSTERIOR_WEIGHTS, POSTERIOR_SHARE = 20, 0.15  # of the stage that gives the TAE a posterior of its own
 LINEAR_MEMBERS, LINEAR_TOLERANCE, LINEAR_CELLS = 16, 1.01, 200_000  # of the linear model that small tables are also given
 PAPER_TRAINING = TrainingConfig(steps=500_000, batch_size=20, learning_rate=2e-4, decay=0.0)
@@ -40,11 +41,11 @@ def refine_for(method: str, architecture: AnyArchitecture) -> int:
     return 0 if isinstance(architecture, ConvArchitecture) else METHODS[method].refine
 
 
-def training_for(method: str, members: int, samples: int, images: bool = False) -> TrainingConfig:
-    """How to train: half a batch for members that stand side by side, and for small tables; small ones of images."""
+def training_for(method: str, members: int, samples: int, pixels: int | None = None) -> TrainingConfig:
+    """How to train: half a batch for members that stand side by side, and for small tables; of images as many as fit."""
     training = METHODS[method].training
-    if images and training is DEFAULT_TRAINING:
-        return IMAGE_TRAINING
+    if pixels is not None and training is DEFAULT_TRAINING:
+        return replace(IMAGE_TRAINING, batch_size=max(1, min(IMAGE_TRAINING.batch_size, IMAGE_PIXELS // pixels)))
     half = training is DEFAULT_TRAINING and (members > 1 or samples < 5000)
     return replace(training, batch_size=training.batch_size // 2) if half else training
 

@@ -39,7 +39,7 @@ class Split:
         """Draws of the clean values, (draws, rows, features): twenty by each posterior."""
         normals = generator_normals(torch.Generator(self.given.values.device).manual_seed(self.seed))
         entries, cpu = self.given.values.shape[1], self.given.values.device.type == "cpu"
-        parts, height = [], max(1, min(64 if cpu else 1024, 2 ** (20 if cpu else 25) // entries))
+        parts, height = [], max(1, min(64 if cpu else 1024, 2 ** (18 if cpu else 24) // entries))
         for start in range(0, len(self.given), height):
             y = self.given[start : start + height]
             drawn = [each.draw(y, 20, normals, each.source(y, min(refine, 50), normals)) for each in posteriors]
