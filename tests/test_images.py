@@ -7,7 +7,7 @@ import torch
 from scipy.ndimage import distance_transform_edt
 
 from unfade import Architecture, InvalidData, Recoverer, TrainingConfig, networks
-from unfade.architectures import ConvArchitecture, network_for
+from unfade.architectures import LARGE, ConvArchitecture, network_for
 from unfade.corruption import GrowingNoise
 from unfade.gallery import write_gallery
 from unfade.objectives import hide_boxes
@@ -15,6 +15,7 @@ from unfade.observations import Observations
 from unfade.randomness import generator_normals
 
 PAPER = ConvArchitecture((48, 64, 1))
+SMALL = ConvArchitecture((24, 40, 1), (16, 24))  # of the kind of conv-large
 
 
 def waves(count=64, height=24, width=40, seed=0):
@@ -99,13 +100,13 @@ def test_boxes_are_hidden_and_the_holes_of_others():
     assert 0.01 < np.mean(shares) < 0.2
 
 
-@pytest.mark.parametrize(
-    ("network", "method"),
-    [("conv", "tae"), ("conv-large", "tae"), ("conv", "tae-paper"), ("conv", "mvae"), ("conv", "miwae")],
-)
-def test_measured_pixels_stay_and_draws_are_kept_in_the_file(tmp_path, network, method):
+WAYS = [{"network": "conv", "method": method} for method in ("tae", "tae-paper", "mvae", "miwae")]
+
+
+@pytest.mark.parametrize("how", [*WAYS, {"architecture": SMALL}], ids=str)
+def test_measured_pixels_stay_and_draws_are_kept_in_the_file(tmp_path, how):
     _, given = waves(16)
-    rec = quick(network=network, method=method).fit(given)
+    rec = quick(**how).fit(given)
     draws = rec.sample(given, 3).values
     seen = ~np.isnan(given)
     assert np.isfinite(draws).all()
@@ -117,7 +118,7 @@ def test_measured_pixels_stay_and_draws_are_kept_in_the_file(tmp_path, network, 
 
 def test_holes_are_filled_from_what_is_around_them():
     clean, given = waves()
-    rec = quick(network="conv-large", max_steps=60).fit(given)
+    rec = quick(architecture=SMALL, max_steps=100).fit(given)
     hole = np.isnan(given)
     draws = rec.sample(given, 20).values
     error = np.sqrt(np.mean((draws.mean(0) - clean)[hole] ** 2))
@@ -129,8 +130,8 @@ def test_holes_are_filled_from_what_is_around_them():
 def test_models_side_by_side_are_convolutional_too():
     """Several go through the step as one batch of models, as all do on a GPU."""
     _, given = waves(8)
-    for network in ("conv", "conv-large"):
-        rec = quick(network=network, members=2, max_steps=3).fit(given)
+    for how in ({"network": "conv"}, {"architecture": SMALL}):
+        rec = quick(**how, members=2, max_steps=3).fit(given)
         assert len(rec.posterior_.each) == 2
         assert np.isfinite(rec.sample(given, 2).values).all()
 
@@ -142,6 +143,7 @@ def test_a_pixel_never_measured_is_filled_in():
 
 
 def test_networks_by_name():
+    assert quick(network="conv-large", max_steps=1).fit(waves(4)[1]).architecture_.channels == LARGE
     assert network_for("auto", (28, 28)) == "full"
     assert network_for("auto", (120, 160)) == "conv-large"
     assert network_for("auto", (30_000,)) == "full"
@@ -187,10 +189,10 @@ def test_a_decoder_that_sees_y_learns_the_conditional():
     """Where clean rows are Gaussian, what is predicted of a hidden entry is known."""
     rng = np.random.default_rng(0)
     covariance = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]])
-    X = rng.multivariate_normal(np.zeros(3), covariance, 4000)
+    X = rng.multivariate_normal(np.zeros(3), covariance, 3000)
     Y = np.where(rng.random(X.shape) < 0.2, np.nan, X)
     sees = Architecture(latent=2, hidden=(64, 64), skip=True, decoder_sees=True)
-    rec = quick(architecture=sees, max_steps=2500).fit(Y)
+    rec = quick(architecture=sees, max_steps=800, members=1).fit(Y)
     new = rng.multivariate_normal(np.zeros(3), covariance, 200)
     new[:, 1] = np.nan
     draws = rec.sample(new, 200).values[:, :, 1]
