@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.distributions import Independent
 
-from unfade import DataNotice, InvalidData, Recoverer
+from unfade import DataNotice, InvalidData, Recoverer, tables
 from unfade.conditionals import Cells
 from unfade.corruption import GaussianNoise
 from unfade.observations import Observations, as_observations
@@ -305,3 +305,9 @@ def test_bounds_of_the_user_hold_on_logarithms_too():
     drawn = rec.sample(holed, 50).values[:, np.isnan(holed[:, 0]), 0]
     assert drawn.min() == middle
     assert drawn.max() <= high * (high / low) ** 0.1 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("code", [-1e30, 1e30, np.inf])
+def test_a_date_out_of_all_bounds_is_the_last_there_is(code):
+    moment = tables._value(code, tables.Column("when", "date"), "Datetime")
+    assert moment.year in (1, 9999)

@@ -319,6 +319,9 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
     return _native_like(series, values)
 
 
+_DATES = -62_135_596_800 * 10**6, 253_402_300_799 * 10**6  # microseconds from 1970 to the years 1 and 9999
+
+
 def _value(code: float, column: Column, dtype: Any) -> Any:
     if column.categories:
         return column.categories[int(np.clip(code, 0, len(column.categories) - 1))]
@@ -327,7 +330,7 @@ def _value(code: float, column: Column, dtype: Any) -> Any:
     if column.kind == "date":
         import datetime
 
-        moment = np.datetime64(int(code), "us").item()
+        moment = np.datetime64(int(np.clip(code, *_DATES)), "us").item()
         return moment.date() if isinstance(moment, datetime.datetime) and str(dtype) == "Date" else moment
     if column.limits:
         return f"{code:.6g}"
