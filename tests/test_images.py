@@ -204,12 +204,12 @@ def test_a_decoder_that_sees_y_learns_the_conditional():
 
 def test_noise_that_grows_with_distance_is_found():
     rng = np.random.default_rng(0)
-    shapes = rng.normal(size=(2, 40))
-    depth = 2500 + 600 * np.tanh(rng.normal(size=(1500, 2)) @ shapes / 2)
+    shapes = rng.normal(size=(2, 24))
+    depth = 2500 + 600 * np.tanh(rng.normal(size=(1000, 2)) @ shapes / 2)
     a, b = 10.0, 8e-6
     Y = depth + (a + b * depth**2) * rng.normal(size=depth.shape)
     Y[rng.random(Y.shape) < 0.1] = np.nan
-    rec = Recoverer(noise="learn-by-value", random_state=0, verbose=0, max_steps=1500, members=1).fit(Y)
+    rec = Recoverer(noise="learn-by-value", random_state=0, verbose=0, max_steps=1000, members=1).fit(Y)
     found, growth = rec.noise_law_
     for x in (1900, 2500, 3100):
         assert (found + growth * x**2) / (a + b * x**2) == pytest.approx(1, abs=0.25)
