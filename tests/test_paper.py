@@ -151,7 +151,11 @@ def test_votes_are_judged_by_hand():
     assert found["Brier score"] == pytest.approx((0 + 0.08 + 1.28 + 2) / 4)
 
 
-@pytest.mark.parametrize("name", sorted(set(EXPERIMENTS) - {"fig1-toy"}))  # the toy is the demo's, tested there
+LONG = ("table1", "supp-crossval", "fig6-classification")  # the same code as others, on more models
+SHORT = sorted(set(EXPERIMENTS) - {"fig1-toy", *LONG})  # the toy is the demo's, tested there
+
+
+@pytest.mark.parametrize("name", [*SHORT, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)])
 def test_experiments_leave_a_folder(data_dir, tmp_path, name):
     report = reproduce(name, tmp_path, "quick", None, data_dir, "cpu", say=lambda line: None)
     assert (tmp_path / "report.md").read_text() == report
