@@ -162,6 +162,8 @@ def test_networks_by_name():
     with pytest.raises(InvalidData, match="has the settings"):
         quick(network="conv", settings={"weights": 3}).fit(given)
     assert not quick(network="conv", noise=0.1).fit(given).architecture_.decoder_sees
+    by_pixel = np.full((24, 40), 0.1)
+    assert not quick(network="conv", noise=by_pixel, max_steps=1).fit(given).architecture_.decoder_sees
 
 
 def test_categories_are_hidden_whole():

@@ -1,4 +1,4 @@
-"""What `unfade recover` does with a table, a table larger than memory, or a folder of images: from file to file."""
+"""What `unfade recover` does with a table, a table larger than memory, or images: from file to file."""
 
 import json
 import time
@@ -61,9 +61,9 @@ class Recovery:
 
     def run(self) -> bool:
         """Do it; whether training was interrupted, and what it had reached was written."""
-        started = time.monotonic()
         from unfade.frames import are_frames
 
+        started = time.monotonic()
         if are_frames(self.data):
             interrupted = self._images(started)
         elif self.std_to is not None or self.missing_value is not None or self.gallery is not None:
@@ -147,7 +147,7 @@ class Recovery:
         return self.model is None and bool(rec.interrupted_)
 
     def _images(self, started: float) -> bool:
-        """A folder of images, one file a sample."""
+        """A folder or a stack of images."""
         from unfade.frames import evenly, fit_frames, open_frames, recover_frames
         from unfade.gallery import write_gallery
         from unfade.storage import check_writable
@@ -177,7 +177,7 @@ class Recovery:
             some = evenly(len(frames), 6)
             write_gallery(rec, frames.read(some), self.gallery, seed=self.seed, row_ids=some)
         if self.report is not None:
-            rec.report(self.report, frames.read(evenly(len(frames), most)))
+            rec.report(self.report, frames.read(evenly(len(frames), min(most, max(6, 2**24 // size)))))
         seconds = time.monotonic() - started
         said = f"{missing / (len(frames) * max(1, int(np.prod(frames.shape)))):.1%} of pixels missing ({frames.missing:g})"
         self.out.say(f"{self.data}: {len(frames)} images, {said}, recovered in {seconds:.0f} s")

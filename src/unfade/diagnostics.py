@@ -16,6 +16,7 @@ from unfade.errors import InvalidData
 from unfade.linear import factor_analysis, linear_posterior
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
+from unfade.scores import crps
 from unfade.tables import Column, Container, open_container
 
 
@@ -215,7 +216,7 @@ def compare_cells(cells: HeldOut, n_draws: int = 50, seed: int = 0, without: str
 
 
 def compare_pixels(cells: HeldOut, event_shape: Sequence[int]) -> Comparison:
-    """Pixels of images that were hidden and predicted, beside the nearest measured one."""
+    """Pixels of images that were hidden and predicted, beside the nearest measured one; in sds of all pixels."""
     seen = cells.seen.reshape(len(cells.seen), *event_shape)
     near = np.empty(seen.shape)
     for frame, filled in zip(seen, near, strict=True):
@@ -223,7 +224,8 @@ def compare_pixels(cells: HeldOut, event_shape: Sequence[int]) -> Comparison:
             image = frame[(..., *channel)]
             place = distance_transform_edt(np.isnan(image), return_distances=False, return_indices=True)
             filled[(..., *channel)] = image[tuple(place)]
-    ours, guess = cells.scores(), cells.scores(near.reshape(len(near), -1)[cells.rows, cells.columns][None])
+    unit, guessed = float(np.nanstd(seen)) or 1.0, near.reshape(len(near), -1)[cells.rows, cells.columns][None]
+    ours, guess = (crps(*map(torch.from_numpy, (x, cells.values))).numpy() / unit for x in (cells.draws, guessed))
     errors = {"unfade": 0.0, "the nearest pixel": cells.error_by_row(guess - ours)}
     return Comparison({"unfade": float(ours.mean()), "the nearest pixel": float(np.nanmean(guess))}, errors, len(cells))
 

@@ -360,7 +360,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         network = network_for(self.network, obs.event_shape)
         if self.architecture is not None or network == "full":
             return None
-        paper, exact = self.method == "tae-paper", not isinstance(self.noise, str) and not np.any(self.noise or 0)
+        exact = self.noise is None or not (isinstance(self.noise, str) or np.any(self.noise))
+        paper = self.method == "tae-paper"
         network = "conv" if paper and self.network == "auto" else network
         return conv_architecture(network, obs.event_shape, paper or (self.method == "tae" and exact))
 

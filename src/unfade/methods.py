@@ -36,9 +36,8 @@ def members_for(method: str, features: int) -> int:
 
 def refine_for(method: str, architecture: AnyArchitecture) -> int:
     """Candidates a draw is chosen from: none where the decoder sees y, so is no prior, and none for images' many z."""
-    if architecture.decoder_sees:
-        return 0
-    return 0 if isinstance(architecture, ConvArchitecture) else METHODS[method].refine
+    none = architecture.decoder_sees or isinstance(architecture, ConvArchitecture)
+    return 0 if none else METHODS[method].refine
 
 
 def training_for(method: str, members: int, samples: int, pixels: int | None = None) -> TrainingConfig:
