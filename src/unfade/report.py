@@ -299,7 +299,7 @@ def _links(found: Diagnosis) -> str:
 
 def _simple(found: Diagnosis) -> str:
     rows = [(name, round(score, 4)) for name, score in found.simple.scores.items()]
-    words = f"<p>Mean CRPS of {found.simple.cells} held-out cells, in sds of their columns (of all pixels, if large images); lower is better.</p>"
+    words = f"<p>Mean CRPS of {found.simple.cells} held-out cells, in sds (of columns, or all pixels); lower is better.</p>"
     return _section("Beside simple methods", words, _table(("method", "CRPS"), rows))
 
 
