@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ import torch
 from scipy import ndimage
 
 from unfade import Recoverer
+from unfade.methods import IMAGE_TRAINING
+from unfade.paper.depth import TRAINING, WAYS
 from unfade.scores import coverage_due, covered, crps, energy_score
 
 STACKS = {
@@ -63,16 +66,20 @@ def held_out(truth: np.ndarray, masks: np.ndarray, seed: int) -> np.ndarray:
             top, left, high, wide = rng.integers((0, 0, 8, 8), (height, width, 41, 41))
             mark[top : top + high, left : left + wide] = BOXES
         side = slice(0, width // 2) if rng.random() < 0.5 else slice(width // 2, width)
-        mark[:, side][edges(frame)[:, side] & (mark[:, side] == 0)] = EDGES
+        strips = np.roll(edges(frame), rng.integers(-2, 3, 2), (0, 1))  # the middle of a strip is not always the edge
+        mark[:, side][strips[:, side] & (mark[:, side] == 0)] = EDGES
     why[np.isnan(truth)] = 0
     return why
 
 
 def by_unfade(seen: np.ndarray, train: np.ndarray, count: int, options: argparse.Namespace, **how: Any) -> np.ndarray:
     """Draws by a recoverer, (draws, frames, height, width)."""
-    rec = Recoverer(random_state=options.seed, device=options.device, max_steps=options.steps, **how)
+    training = TRAINING[20] if how.get("method") == "tae-paper" else IMAGE_TRAINING
+    training = replace(training, steps=options.steps or training.steps)
+    rec = Recoverer(random_state=options.seed, device=options.device, training=training, **how)
     rec.fit(seen[train].astype(np.float32))
     rec.save(options.folder / f"{options.stack}-{how.get('method', 'tae')}-{how['network']}-{options.seed}.unfade")
+    options.taken = sum(max(history.steps, default=0) for history in rec.histories_)
     return rec.sample(seen[:count].astype(np.float32), DRAWS).values
 
 
@@ -109,7 +116,7 @@ def methods(options: argparse.Namespace) -> dict[str, Callable[[np.ndarray, np.n
     return {
         "unfade, conv-large": lambda s, t, n: by_unfade(s, t, n, options, network="conv-large"),
         "unfade, conv": lambda s, t, n: by_unfade(s, t, n, options, network="conv"),
-        "tae-paper, conv": lambda s, t, n: by_unfade(s, t, n, options, network="conv", method="tae-paper"),
+        "tae-paper, conv": lambda s, t, n: by_unfade(s, t, n, options, **WAYS["TAE as printed"]),
         "MIWAE, conv-large": lambda s, t, n: by_unfade(s, t, n, options, network="conv-large", method="miwae"),
         "Telea": lambda s, t, n: by_opencv(s[:n], 1),
         "Navier-Stokes": lambda s, t, n: by_opencv(s[:n], 0),
@@ -134,25 +141,29 @@ def scores(draws: np.ndarray, truth: np.ndarray, cells: np.ndarray) -> dict[str,
 
 
 def table(folder: Path, name: str) -> str:
-    """What was run, as Markdown."""
+    """What was run, as Markdown: means over seeds, and half their range beside the CRPS."""
     lines = [
-        "| | steps | RMSE | CRPS | coverage | energy score | CRPS: holes | boxes | edges |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| | seeds | steps | seconds | RMSE | CRPS | coverage | energy score | CRPS: holes | boxes | edges |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(folder.glob(f"{name}-*.json")):
+        said = json.loads(path.read_text())
+        runs.setdefault(said["method"], []).append(said)
     for where in ("trained on", "unseen"):
-        for path in sorted(
-            folder.glob(f"{name}-*.json"), key=lambda p: json.loads(p.read_text())["scores"][where]["all"]["crps"]
-        ):
-            said = json.loads(path.read_text())
-            kinds = said["scores"][where]
-            s = kinds["all"]
-            steps = said["steps"] if "conv" in said["method"] else ""
-            cover = "" if s["coverage"] != s["coverage"] else f"{s['coverage']:.3f}"
-            each = " | ".join(f"{kinds[kind]['crps']:.1f}" for kind in WHY.values())
-            lines.append(
-                f"| {said['method']}, {where} | {steps} | {s['rmse']:.0f} | {s['crps']:.1f} | {cover} | {s['energy']:.0f} "
-                f"| {each} |"
-            )
+        rows = []
+        for method, every in runs.items():
+
+            def each(kind: str, key: str, every: list[dict[str, Any]] = every, where: str = where) -> np.ndarray:
+                return np.array([said["scores"][where][kind][key] for said in every])
+
+            crps, cover = each("all", "crps"), each("all", "coverage").mean()
+            shown = [str(len(every)), str(every[0]["steps"] or ""), f"{np.mean([said['seconds'] for said in every]):.0f}"]
+            shown += [f"{each('all', 'rmse').mean():.0f}", f"{crps.mean():.1f} ± {np.ptp(crps) / 2:.1f}"]
+            shown += ["" if np.isnan(cover) else f"{cover:.3f}", f"{each('all', 'energy').mean():.0f}"]
+            shown += [f"{each(kind, 'crps').mean():.1f}" for kind in WHY.values()]
+            rows.append((crps.mean(), f"| {method}, {where} | " + " | ".join(shown) + " |"))
+        lines += [line for _, line in sorted(rows)]
     return "\n".join(lines)
 
 
@@ -161,7 +172,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--stack", choices=STACKS, default="kinect")
     parser.add_argument("--methods", nargs="*")
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, help="how long to train at most; by default as unfade does")
     parser.add_argument("--every", type=int, default=1, help="take one frame of so many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
@@ -186,7 +197,7 @@ def main() -> None:
     for name, method in methods(options).items():
         if options.methods and name not in options.methods:
             continue
-        started = time.monotonic()
+        started, options.taken = time.monotonic(), None
         order = np.concatenate([tried, np.setdiff1d(np.nonzero(~near)[0], tried)])
         draws = method(seen[order], np.nonzero(~near[order])[0], len(tried))
         result = {
@@ -198,7 +209,7 @@ def main() -> None:
             }
             for where, rows in {"trained on": ~unseen[tried], "unseen": unseen[tried]}.items()
         }  # fmt: skip
-        said = {"method": name, "steps": options.steps, "frames": count, "seconds": time.monotonic() - started}
+        said = {"method": name, "steps": options.taken, "frames": count, "seconds": time.monotonic() - started}
         said |= {"stack": options.stack, "seed": options.seed, "scores": result}
         (options.folder / f"{options.stack}-{name.replace(', ', '-').replace(' ', '-')}-{options.seed}.json").write_text(
             json.dumps(said)

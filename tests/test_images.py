@@ -1,21 +1,24 @@
 """Convolutional networks, and the posterior that is trained to predict what is hidden from it."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from scipy.ndimage import distance_transform_edt
+from torch.distributions import Independent
 
 from unfade import Architecture, InvalidData, Recoverer, TrainingConfig, networks
 from unfade.architectures import LARGE, ConvArchitecture, network_for
-from unfade.corruption import GrowingNoise
+from unfade.conditionals import Cells, Conditional, standard_normal
+from unfade.corruption import GaussianNoise, GrowingNoise
 from unfade.gallery import write_gallery
-from unfade.objectives import hide_boxes
+from unfade.models import PosteriorLVM
+from unfade.objectives import Predictive, hide_boxes
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
 
 PAPER = ConvArchitecture((48, 64, 1))
 SMALL = ConvArchitecture((24, 40, 1), (16, 24))  # of the kind of conv-large
+SMALL_SQUARE = ConvArchitecture((32, 32, 1), (16, 24))
 
 
 def waves(count=64, height=24, width=40, seed=0):
@@ -166,14 +169,6 @@ def test_networks_by_name():
     assert not quick(network="conv", noise=by_pixel, max_steps=1).fit(given).architecture_.decoder_sees
 
 
-def test_categories_are_hidden_whole():
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"a": rng.choice(list("xyz"), 80), "b": rng.normal(size=80), "c": rng.normal(size=80)})
-    table.loc[rng.random(80) < 0.3, "a"] = None
-    sees = Architecture(latent=2, hidden=(8,), decoder_sees=True)
-    assert quick(architecture=sees).fit(table).sample(table, 2)[0]["a"].isin(list("xyz")).all()
-
-
 def test_large_images_have_a_report(tmp_path):
     _, given = waves(20, 66, 66)
     rec = Recoverer(network="conv", random_state=0, verbose=0, training=TrainingConfig(steps=200, batch_size=8)).fit(given)
@@ -187,21 +182,60 @@ def test_large_images_have_a_report(tmp_path):
         quick(network="conv", max_steps=2).fit(given).diagnose(given)
 
 
-def test_a_decoder_that_sees_y_learns_the_conditional():
-    """Where clean rows are Gaussian, what is predicted of a hidden entry is known."""
+def by_numbers(centre: float, spread: float, shared: float) -> PosteriorLVM:
+    """Draws of every pixel are `centre`, plus noise of sd `shared` that all pixels share, plus each one's own."""
+
+    class Fixed(Conditional):
+        def __init__(self, sizes):
+            super().__init__()
+            self.sizes = sizes
+
+        def forward(self, first, *rest):
+            if len(self.sizes) == 1:  # z given y: one number
+                return standard_normal(first[..., :1])
+            loc = centre + shared * first.expand(*first.shape[:-1], 64)
+            return Independent(Cells(loc, torch.full_like(loc, spread)), 1, validate_args=False)
+
+    exact = GaussianNoise(torch.zeros(64))
+    return PosteriorLVM(Fixed([1]), Fixed([1, 64]), exact, conditioned=False, decoder_sees=True)
+
+
+def test_the_predictive_score_is_best_for_the_true_distribution():
+    """Pixels are a level that an image shares plus noise of their own: wider, narrower or independent draws score worse."""
+    rng = torch.Generator().manual_seed(0)
+    values = 0.6 * torch.randn(20_000, 1, generator=rng) + 0.8 * torch.randn(20_000, 64, generator=rng)
+    obs = Observations(values, torch.ones(20_000, 64, dtype=torch.bool))
+    every = Predictive((8, 8, 1), lambda obs, normals: obs.observed, levels=4)
+
+    def terms(*numbers):
+        bound = every(by_numbers(*numbers), obs, generator_normals(torch.Generator().manual_seed(1)))
+        return {name: float(term.mean()) / 64 for name, term in bound.terms.items()} | {"value": float(bound.value.mean())}
+
+    true = terms(0.0, 0.8, 0.6)
+    for side in (1, 2, 4, 8):  # the CRPS of N(0, s^2) against itself is s / sqrt(pi)
+        assert true[f"CRPS {side}"] == pytest.approx((0.36 + 0.64 / side**2) ** 0.5 / np.pi**0.5, rel=0.02)
+    others = [(0.3, 0.8, 0.6), (0.0, 1.1, 0.6), (0.0, 0.5, 0.6), (0.0, 0.8, 0.9), (0.0, 0.8, 0.3), (0.0, 1.0, 0.0)]
+    assert all(terms(*other)["value"] < true["value"] for other in others)
+    assert terms(0.0, 1.0, 0.0)["CRPS 1"] == pytest.approx(true["CRPS 1"], rel=0.01)  # pixel by pixel they are alike
+
+
+def test_a_decoder_that_sees_y_is_for_images():
+    sees = Architecture(latent=2, hidden=(8,), decoder_sees=True)
+    with pytest.raises(InvalidData, match="for images alone"):
+        quick(architecture=sees).fit(np.random.default_rng(0).normal(size=(50, 3)))
+
+
+def test_draws_in_a_hole_have_the_known_distribution():
+    """Images of one level and noise: what is predicted in a hole is known."""
     rng = np.random.default_rng(0)
-    covariance = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]])
-    X = rng.multivariate_normal(np.zeros(3), covariance, 3000)
-    Y = np.where(rng.random(X.shape) < 0.2, np.nan, X)
-    sees = Architecture(latent=2, hidden=(64, 64), skip=True, decoder_sees=True)
-    rec = quick(architecture=sees, max_steps=800, members=1).fit(Y)
-    new = rng.multivariate_normal(np.zeros(3), covariance, 200)
-    new[:, 1] = np.nan
-    draws = rec.sample(new, 200).values[:, :, 1]
-    gain = np.linalg.solve(covariance[np.ix_([0, 2], [0, 2])], covariance[[0, 2], 1])
-    sd = np.sqrt(1 - covariance[1, [0, 2]] @ gain)
-    assert np.abs(draws.mean(0) - new[:, [0, 2]] @ gain).mean() < 0.1
-    assert abs(draws.std(0).mean() / sd - 1) < 0.1
+    Y = rng.normal(size=(400, 1, 1)) + 0.2 * rng.normal(size=(400, 32, 32))
+    Y[::2, 8:20, 8:20] = np.nan
+    rec = quick(architecture=SMALL_SQUARE, max_steps=400, training=TrainingConfig(batch_size=16, learning_rate=2e-3)).fit(Y)
+    draws = rec.sample(Y[::4], 40).values[:, :, 8:20, 8:20]
+    level = np.nanmean(Y[::4], (1, 2))
+    assert np.abs(draws.mean((0, 2, 3)) - level).mean() < 0.1
+    assert 0.15 < draws.std(0).mean() < 0.3
+    assert draws.mean((2, 3)).std(0).mean() < 0.1  # the level of a hole is known, though its pixels are not
 
 
 def test_noise_that_grows_with_distance_is_found():

@@ -16,7 +16,7 @@ from unfade.corruption import Corruption
 from unfade.errors import InvalidData
 from unfade.linear import linear_posterior, resampled_factors
 from unfade.models import Ensemble, PosteriorLVM, PriorLVM
-from unfade.objectives import MIWAE, MVAE, TAE, ForwardKL, Objective, PaperTAE, Predictive, hide_boxes, hide_some
+from unfade.objectives import MIWAE, MVAE, TAE, ForwardKL, Objective, PaperTAE, Predictive, hide_boxes
 from unfade.observations import Observations
 from unfade.training import History, OnStep, Run, TrainingConfig, scoped_seed, train_many
 from unfade.watching import HoldOut, Split, hold_out, hold_out_as, train_watched
@@ -205,15 +205,14 @@ def _tae(
 
 
 def _predictive(task: Task) -> Recipe:
-    """A decoder that sees y is no prior: its posterior is trained to predict observed entries that are hidden from it."""
+    """A decoder that sees y is no prior: its posterior is trained to predict observed pixels that are hidden from it."""
+    if not isinstance(task.architecture, ConvArchitecture):
+        raise InvalidData("Method 'tae' takes a decoder that sees y for images alone. Use decoder_sees=False.")
     if not bool(task.corruption.exact.all()):
         raise InvalidData("A decoder that sees y needs data without noise. Use decoder_sees=False, or noise=None.")
-    architecture = task.architecture
-    with scoped_seed(task.seed + 1):
-        hide = hide_boxes(architecture.image) if isinstance(architecture, ConvArchitecture) else hide_some
-        objective = Predictive(architecture.encoder(3 * task.features), hide)
+    image = task.architecture.image
     posterior = task.posterior(conditioned=False)
-    yield Stage(posterior, objective, watched=True, hold=_hold(task))
+    yield Stage(posterior, Predictive(image, hide_boxes(image)), watched=True, hold=_hold(task))
     return posterior
 
 

@@ -224,8 +224,8 @@ class Stepper:
 
     def _gradients(self, *batch: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients (models, parameters) and means (models, terms); batch: keys, warm-ups, observations."""
-        if len(self.models) == 1 and self.device.type == "cpu" and not torch.compiler.is_compiling():
-            row = self.flat[0].detach().requires_grad_()  # plain autograd has the least overhead
+        if len(self.models) == 1 and not torch.compiler.is_compiling():  # plain autograd has the least overhead
+            row = self.flat[0].detach().requires_grad_()
             loss, means = self._loss(row, self._fixed_alone, *(part[0] for part in batch))
             return torch.autograd.grad(loss, row)[0][None], means[None]
         gradients, (_, means) = vmap(grad_and_value(self._loss, has_aux=True))(self.flat, self.fixed, *batch)

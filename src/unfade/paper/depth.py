@@ -1,6 +1,5 @@
 """fig7-depth: missing pixels of raw depth maps imputed by the convolutional TAE, mean and standard deviation."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,31 +28,35 @@ WAYS: dict[str, dict[str, Any]] = {
 
 def fig7_depth(study: Study, results: Results, repeats: int, say: Say) -> str:
     """The paper's networks and ours on the same frames: pictures, and how sure they are of pixels far from any measured."""
-    frames = _frames(study.data_dir)
+    lines = ["| sd of missing pixels, mm | " + " | ".join(_BANDS) + " |", "|---" * (len(_BANDS) + 1) + "|"]
+    for path in _stacks(study.data_dir):
+        for name in WAYS:
+            kind = f"{path.stem.partition('_')[0]}, {name}"
+            if kind not in results:
+                _impute(study, results, open_frames(path), name, kind, say)
+            lines.append(f"| {kind} | " + " | ".join(f"{results[kind][band]:.0f}" for band in _BANDS) + " |")
+    text = "Raw frames of one room, not the paper's NYU dump. Distances to the nearest measured pixel, in pixels."
+    return "\n".join(["# Imputed depth maps", "", *lines, "", text])
+
+
+def _impute(study: Study, results: Results, frames: Any, name: str, kind: str, say: Say) -> None:
+    """Train one way on one stack, and keep the model, a picture and the spread of its draws."""
     quick = study.schedule.train_rows is not None
     given = frames.read(range(0, len(frames), max(1, len(frames) // 40) if quick else 1))
     shown = given[np.linspace(0, len(given) - 1, 5).round().astype(int)]
-    training = TRAINING[2 if study.schedule is SCHEDULES["paper"] else 20]
-    for name, how in WAYS.items():
-        if name in results:
-            continue
-        say(f"{name}: {len(given)} frames of {' x '.join(map(str, frames.shape))}")
-        config = training if name == "TAE as printed" else replace(training, batch_size=8, learning_rate=1e-3, decay=0.5)
-        steps = study.schedule.training.steps if quick else config.steps
-        kept = Checkpoint(results.folder / f"{name.replace(' ', '-')}.kept", every=60, resume=True)
-        rec = Recoverer(
-            **how, training=config, max_steps=steps, random_state=0, device=study.device.type, verbose=0
-        ).fit(given, checkpoint=kept)  # fmt: skip
-        if rec.interrupted_:
-            raise KeyboardInterrupt
-        rec.save(results.folder / f"{name.replace(' ', '-')}.unfade")
-        write_gallery(rec, shown, results.folder / f"{name.replace(' ', '-')}.png")
-        results.put({name: _spread(rec.sample(shown, 20).std(), shown)})
-        kept.clear()
-    head = "| sd of missing pixels, mm | " + " | ".join(_BANDS) + " |\n|---" + "|---" * len(_BANDS) + "|"
-    rows = [f"| {name} | " + " | ".join(f"{results[name][band]:.0f}" for band in _BANDS) + " |" for name in WAYS]
-    text = "Raw Kinect frames of one room, not the paper's NYU dump. Distances to the nearest measured pixel, in pixels."
-    return "\n".join(["# Imputed depth maps", "", head, *rows, "", text])
+    say(f"{kind}: {len(given)} frames of {' x '.join(map(str, frames.shape))}")
+    training = TRAINING[2 if study.schedule is SCHEDULES["paper"] else 20] if name == "TAE as printed" else None
+    file = results.folder / kind.replace(", ", "-").replace(" ", "-")
+    kept = Checkpoint(file.with_suffix(".kept"), every=60, resume=True)
+    steps = study.schedule.training.steps if quick else None
+    how = {**WAYS[name], "training": training, "max_steps": steps, "device": study.device.type}
+    rec = Recoverer(**how, random_state=0, verbose=0).fit(given, checkpoint=kept)
+    if rec.interrupted_:
+        raise KeyboardInterrupt
+    rec.save(file.with_suffix(".unfade"))
+    write_gallery(rec, shown, file.with_suffix(".png"))
+    results.put({kind: _spread(rec.sample(shown, 20).std(), shown)})
+    kept.clear()
 
 
 _BANDS = {"1 away": (0, 1.5), "2 to 4": (1.5, 4.5), "5 to 8": (4.5, 8.5), "further": (8.5, np.inf)}
@@ -68,13 +71,13 @@ def _spread(sd: np.ndarray, given: np.ndarray) -> dict[str, float]:
     return {name: float(sd[where].mean()) if where.any() else float("nan") for name, where in bands.items()}
 
 
-def _frames(folder: Path | None) -> Any:
-    places = (
-        [] if folder is None else [path for place in (folder, folder / "depth") for path in place.glob("*kinect*.np[yz]")]
-    )
-    if not places:
+def _stacks(folder: Path | None) -> list[Path]:
+    """Raw depth maps of each sensor there."""
+    places = [] if folder is None else [folder, folder / "depth"]
+    found = [path for place in places for sensor in ("kinect", "realsense") for path in place.glob(f"{sensor}*.np[yz]")]
+    if not found:
         raise InvalidFile(
-            "Expected a stack of raw depth maps, kinect*.npz or .npy (frames, height, width), 0 = missing, in the folder "
-            "that --data-dir names. The paper's frames are NYU's raw dump, which is too large to be fetched."
+            "Expected stacks of raw depth maps, kinect*.npz or realsense*.npz (or .npy), 0 = missing, in "
+            "the folder that --data-dir names. The paper's frames are NYU's raw dump, which is too large to be fetched."
         )
-    return open_frames(min(places))
+    return sorted(found)
