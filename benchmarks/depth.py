@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from scipy import ndimage
 
-from unfade import Recoverer
+from unfade import Recoverer, TrainingConfig
 from unfade.methods import IMAGE_TRAINING
 from unfade.paper.depth import TRAINING, WAYS
 from unfade.scores import coverage_due, covered, crps, energy_score
@@ -167,6 +167,31 @@ def table(folder: Path, name: str) -> str:
     return "\n".join(lines)
 
 
+def speed(device: str, height: int = 480, width: int = 608) -> None:
+    """What a step of two frames of the paper's size takes, and how fast frames come back."""
+    rng = np.random.default_rng(0)
+    frames = np.where(rng.random((32, height, width)) < 0.2, np.nan, 2000 + 500 * rng.normal(size=(32, height, width)))
+    frames = frames.astype(np.float32)
+    for network, method in (("conv", "tae-paper"), ("conv-large", "tae")):
+        ticks: list[tuple[int, float]] = []
+        training = TrainingConfig(batch_size=2, learning_rate=1e-3)
+        rec = Recoverer(method, network=network, training=training, max_steps=400, device=device, random_state=0)
+        rec.fit(frames, on_step=lambda told, ticks=ticks: ticks.append((told.step, time.monotonic())))
+        (first, began), (last, ended) = ticks[0], ticks[-1]
+        line = (
+            f"{method}, {network}, 2 frames of {height} x {width}: {1e3 * (ended - began) / (last - first):.2f} ms a step"
+        )
+        if device == "cuda":
+            line += f", {torch.cuda.max_memory_allocated() / 2**30:.2f} GiB"
+            torch.cuda.reset_peak_memory_stats()
+        rates = []
+        for recover in (lambda rec=rec: rec.sample(frames, 8), lambda rec=rec: rec.transform(frames)):
+            began = time.monotonic()
+            recover()
+            rates.append(len(frames) / (time.monotonic() - began))
+        print(f"{line}; frames recovered a second: {rates[0]:.0f} with 8 draws, {rates[1]:.0f} means")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path)
@@ -178,7 +203,10 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--folder", type=Path, default=Path("build/depth"))
     parser.add_argument("--report", action="store_true", help="print what was run as a table")
+    parser.add_argument("--speed", action="store_true", help="time steps and recovery of frames of 480 x 608 instead")
     options = parser.parse_args()
+    if options.speed:
+        return speed("cuda" if torch.cuda.is_available() else "cpu")
     if options.report:
         return print(table(options.folder, options.stack))
 
