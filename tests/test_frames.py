@@ -164,6 +164,15 @@ def test_the_command_line(tmp_path):
     assert "is there already" in again.output
 
 
+def test_what_cannot_be_refined_is_refused_before_the_fit(tmp_path, monkeypatch):
+    folder_of(tmp_path / "in", "uint16", ".png")
+    monkeypatch.setattr("unfade.estimator.fit_ensembles", lambda *_: pytest.fail("it was fitted"))
+    command = ["recover", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--network", "conv", "--refine", "5"]
+    result = CliRunner().invoke(cli.app, command)
+    assert result.exit_code == 3, result.output
+    assert "refine needs p(z)" in " ".join(result.output.split())
+
+
 def test_options_of_images_are_refused_for_tables_and_the_reverse(tmp_path):
     folder_of(tmp_path / "in", "uint16", ".png")
     (tmp_path / "in.csv").write_text("a,b\n1.5,2\n,3\n")

@@ -190,9 +190,11 @@ class Recovery:
         return self.model is None and bool(rec.interrupted_)
 
     def _fitted(self, fit: Callable[[Any], Any]) -> Any:
-        rec = fitted(self.out, fit, self.model, self.how)
-        rec.refine = rec.refine if self.refine is None else self.refine
-        return rec
+        if self.refine is None:
+            return fitted(self.out, fit, self.model, self.how)
+        if self.model is None:  # told before the fit, which refuses what it cannot do
+            return fitted(self.out, fit, None, {**self.how, "refine": self.refine})
+        return fitted(self.out, fit, self.model, self.how).set_params(refine=self.refine)
 
     def _as_it_should_be(self, table: Any) -> bool:
         """Whether there is nothing to recover: no hole, no noise, no cell known to an interval only."""
