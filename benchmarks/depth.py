@@ -66,7 +66,7 @@ def held_out(truth: np.ndarray, masks: np.ndarray, seed: int) -> np.ndarray:
             top, left, high, wide = rng.integers((0, 0, 8, 8), (height, width, 41, 41))
             mark[top : top + high, left : left + wide] = BOXES
         side = slice(0, width // 2) if rng.random() < 0.5 else slice(width // 2, width)
-        strips = np.roll(edges(frame), rng.integers(-2, 3, 2), (0, 1))  # the middle of a strip is not always the edge
+        strips = np.roll(edges(frame), rng.integers(-2, 3, 2), (0, 1))  # its middle is not always the edge
         mark[:, side][strips[:, side] & (mark[:, side] == 0)] = EDGES
     why[np.isnan(truth)] = 0
     return why
@@ -143,7 +143,7 @@ def scores(draws: np.ndarray, truth: np.ndarray, cells: np.ndarray) -> dict[str,
 def table(folder: Path, name: str) -> str:
     """What was run, as Markdown: means over seeds, and half their range beside the CRPS."""
     lines = [
-        "| | seeds | steps | seconds | RMSE | CRPS | coverage | energy score | CRPS: holes | boxes | edges |",
+        "| | seeds | steps | seconds | RMSE | CRPS | coverage | energy score | CRPS (coverage): holes | boxes | edges |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     runs: dict[str, list[dict[str, Any]]] = {}
@@ -158,10 +158,14 @@ def table(folder: Path, name: str) -> str:
                 return np.array([said["scores"][where][kind][key] for said in every])
 
             crps, cover = each("all", "crps"), each("all", "coverage").mean()
-            shown = [str(len(every)), str(every[0]["steps"] or ""), f"{np.mean([said['seconds'] for said in every]):.0f}"]
-            shown += [f"{each('all', 'rmse').mean():.0f}", f"{crps.mean():.1f} ± {np.ptp(crps) / 2:.1f}"]
+            steps = sorted({str(said["steps"] or "") for said in every})
+            shown = [str(len(every)), " to ".join(steps), f"{np.mean([said['seconds'] for said in every]):.0f}"]
+            spread = f" ± {np.ptp(crps) / 2:.1f}" if len(every) > 1 else ""
+            shown += [f"{each('all', 'rmse').mean():.0f}", f"{crps.mean():.1f}{spread}"]
             shown += ["" if np.isnan(cover) else f"{cover:.3f}", f"{each('all', 'energy').mean():.0f}"]
-            shown += [f"{each(kind, 'crps').mean():.1f}" for kind in WHY.values()]
+            for kind in WHY.values():
+                within = each(kind, "coverage").mean()
+                shown.append(f"{each(kind, 'crps').mean():.1f}" + ("" if np.isnan(within) else f" ({within:.2f})"))
             rows.append((crps.mean(), f"| {method}, {where} | " + " | ".join(shown) + " |"))
         lines += [line for _, line in sorted(rows)]
     return "\n".join(lines)
@@ -175,6 +179,8 @@ def speed(device: str, height: int = 480, width: int = 608) -> None:
     for network, method in (("conv", "tae-paper"), ("conv-large", "tae")):
         ticks: list[tuple[int, float]] = []
         training = TrainingConfig(batch_size=2, learning_rate=1e-3)
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
         rec = Recoverer(method, network=network, training=training, max_steps=400, device=device, random_state=0)
         rec.fit(frames, on_step=lambda told, ticks=ticks: ticks.append((told.step, time.monotonic())))
         (first, began), (last, ended) = ticks[0], ticks[-1]
@@ -182,8 +188,7 @@ def speed(device: str, height: int = 480, width: int = 608) -> None:
             f"{method}, {network}, 2 frames of {height} x {width}: {1e3 * (ended - began) / (last - first):.2f} ms a step"
         )
         if device == "cuda":
-            line += f", {torch.cuda.max_memory_allocated() / 2**30:.2f} GiB"
-            torch.cuda.reset_peak_memory_stats()
+            line += f", {torch.cuda.max_memory_allocated() / 1e9:.2f} GB"
         rates = []
         for recover in (lambda rec=rec: rec.sample(frames, 8), lambda rec=rec: rec.transform(frames)):
             began = time.monotonic()
@@ -197,7 +202,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--stack", choices=STACKS, default="kinect")
     parser.add_argument("--methods", nargs="*")
-    parser.add_argument("--steps", type=int, help="how long to train at most; by default as unfade does")
+    parser.add_argument("--steps", type=int, help="at most so many with pixels held out; 0.43 times as many may follow")
     parser.add_argument("--every", type=int, default=1, help="take one frame of so many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")

@@ -1,5 +1,7 @@
 """Convolutional networks, and the posterior that is trained to predict what is hidden from it."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -79,7 +81,7 @@ def test_the_nearest_pixel_that_was_measured_is_found():
     ):
         away, place = distance_transform_edt(~seen, return_indices=True)
         right = np.isclose(distance, away, atol=1e-4)
-        assert right.mean() > 0.97  # jump flooding now and then finds the second nearest
+        assert right.mean() > 0.97  # the search up and down now and then finds the second nearest
         assert (distance <= away + 2).all()
         alone = right & np.isclose(near, image[tuple(place)], atol=1e-5)
         assert alone.mean() > 0.9  # of several at the same distance it may be another
@@ -182,7 +184,7 @@ def test_large_images_have_a_report(tmp_path):
         quick(network="conv", max_steps=2).fit(given).diagnose(given)
 
 
-def by_numbers(centre: float, spread: float, shared: float) -> PosteriorLVM:
+def by_numbers(centre: float, spread: float, shared: float, pixels: int = 64) -> PosteriorLVM:
     """Draws of every pixel are `centre`, plus noise of sd `shared` that all pixels share, plus each one's own."""
 
     class Fixed(Conditional):
@@ -193,10 +195,10 @@ def by_numbers(centre: float, spread: float, shared: float) -> PosteriorLVM:
         def forward(self, first, *rest):
             if len(self.sizes) == 1:  # z given y: one number
                 return standard_normal(first[..., :1])
-            loc = centre + shared * first.expand(*first.shape[:-1], 64)
+            loc = centre + shared * first.expand(*first.shape[:-1], pixels)
             return Independent(Cells(loc, torch.full_like(loc, spread)), 1, validate_args=False)
 
-    exact = GaussianNoise(torch.zeros(64))
+    exact = GaussianNoise(torch.zeros(pixels))
     return PosteriorLVM(Fixed([1]), Fixed([1, 64]), exact, conditioned=False, decoder_sees=True)
 
 
@@ -217,6 +219,51 @@ def test_the_predictive_score_is_best_for_the_true_distribution():
     others = [(0.3, 0.8, 0.6), (0.0, 1.1, 0.6), (0.0, 0.5, 0.6), (0.0, 0.8, 0.9), (0.0, 0.8, 0.3), (0.0, 1.0, 0.0)]
     assert all(terms(*other)["value"] < true["value"] for other in others)
     assert terms(0.0, 1.0, 0.0)["CRPS 1"] == pytest.approx(true["CRPS 1"], rel=0.01)  # pixel by pixel they are alike
+
+
+def test_the_predictive_score_of_squares_by_hand():
+    """Sides that are no powers of two, two channels, a part hidden: the same as loops over squares."""
+    height, width, channels = image = (5, 7, 2)
+    rng = np.random.default_rng(0)
+    values, hidden = rng.normal(size=(3, *image)).astype(np.float32), rng.random((3, *image)) < 0.4
+    hidden[1] = False
+
+    def hide(obs, normals):
+        return torch.from_numpy(hidden).flatten(1)
+
+    obs = Observations(torch.from_numpy(values).flatten(1), torch.ones(3, 70, dtype=torch.bool))
+    seen = []
+    numbers = generator_normals(torch.Generator().manual_seed(0))
+
+    def normals(*shape):
+        seen.append(numbers(*shape))
+        return seen[-1]
+
+    terms = Predictive(image, hide)(by_numbers(0.0, 1.0, 0.5, 70), obs, normals).terms
+    x = (0.5 * seen[0] + seen[1]).numpy().reshape(2, 3, *image)
+    assert list(terms) == [f"CRPS {side}" for side in (1, 2, 4, 8)]
+    for side in (1, 2, 4, 8):
+        for sample in range(3):
+            total = 0.0
+            for top, left, channel in product(range(0, height, side), range(0, width, side), range(channels)):
+                square = np.s_[sample, top : top + side, left : left + side, channel]
+                if count := hidden[square].sum():
+                    y, drawn = values[square][hidden[square]].mean(), [each[square][hidden[square]].mean() for each in x]
+                    apart = abs(drawn[0] - y) + abs(drawn[1] - y) - abs(drawn[0] - drawn[1])
+                    total += count * apart / 2
+            assert float(terms[f"CRPS {side}"][sample]) == pytest.approx(total, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_nearest_pixel_is_found_in_long_images_and_empty_ones(dtype):
+    values, observed = torch.zeros(1, 1, 2, 30_000, dtype=dtype), torch.zeros(1, 1, 2, 30_000, dtype=dtype)
+    values[..., 0, 7], observed[..., 0, 7] = 3.0, 1.0
+    found, far = networks.nearest(values, observed)
+    assert (found == 3).all()
+    assert float(far[0, 0, 1, -1]) == pytest.approx((29_992**2 + 1) ** 0.5, rel=1e-4)
+    found, far = networks.nearest(values, torch.zeros_like(observed))
+    assert (found == 0).all()
+    assert (far > 30_000).all()
 
 
 def test_a_decoder_that_sees_y_is_for_images():

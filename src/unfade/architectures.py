@@ -17,7 +17,8 @@ class Architecture:
     """Sizes and form of the fully connected networks.
 
     width: log-variances stay within (-width/2, width/2). skip: a linear path beside each network.
-    shared_variance: the decoder has one variance a column. decoder_sees: q(x|z,y) rather than q(x|z).
+    shared_variance: the decoder has one variance a column. decoder_sees: q(x|z,y) rather than q(x|z), for method
+    "tae-paper".
     """
 
     latent: int = 20

@@ -119,22 +119,23 @@ def nearest(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
     """The nearest observed value of each pixel of images (images, channels, height, width), and how far away it is.
 
     First along the rows, exactly; then each pixel asks those 2^k, ..., 2, 1 above and below it for the nearest that they
-    know of. Now and then it gets the second nearest.
+    know of. Now and then it gets the second nearest. Where nothing is observed at all, 0 and a distance beyond any other.
 
     >>> nearest(torch.tensor([[[[2.0, 0.0, 0.0, 5.0]]]]), torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]))
     (tensor([[[[2., 2., 5., 5.]]]]), tensor([[[[0., 1., 1., 0.]]]]))
     """
     height, width = values.shape[-2:]
+    outside = 2 * (height + width)
     row, column = torch.arange(height, device=values.device)[:, None], torch.arange(width, device=values.device)
-    before = torch.where(observed > 0, column, -10_000).cummax(-1).values
-    after = torch.where(observed > 0, column, 20_000).flip(-1).cummin(-1).values.flip(-1)
+    before = torch.where(observed > 0, column, -outside).cummax(-1).values
+    after = torch.where(observed > 0, column, width + outside).flip(-1).cummin(-1).values.flip(-1)
     own = torch.where(column - before <= after - column, before, after)
-    found = values.gather(-1, own.clamp(0, width - 1))
+    found = (values * observed).gather(-1, own.clamp(0, width - 1))
     known = torch.stack([row.expand(own.shape).to(values.dtype), (own - column).to(values.dtype), found])  # where, and what
     distance = known[1].square()
     for step in [2**k for k in reversed(range((height - 1).bit_length()))]:
         for down in (-step, step):
-            other = functional.pad(known, (0, 0, -down, down), value=1e5)
+            other = functional.pad(known, (0, 0, -down, down), value=4 * outside)
             far = (other[0] - row).square() + other[1].square()
             known, distance = torch.where(far < distance, other, known), torch.minimum(far, distance)
     return known[2], distance.sqrt()

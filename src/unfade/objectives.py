@@ -173,18 +173,19 @@ class Predictive(Objective):
     """-sum over squares s of |s| (E|x_s - y_s| - 1/2 E|x_s - x'_s|): some of y is hidden, x and x' drawn given the rest.
 
     For flat images. x_s and y_s are averages over the hidden pixels of a square, |s| the number of these; squares of 1, 2,
-    4, ... pixels a side tile the image. Each is a CRPS, lowest for the true distribution: of single pixels, and of how
-    neighbours hang together. So the posterior learns from entries whose values are known; it needs no model p(x|z), and
-    its decoder may see y. Unlike a log-density, errors at edges do not outweigh all else.
-    hide: which entries to hide.
+    4, ... pixels a side tile the image, each channel by itself. Each term is a CRPS, which no distribution makes lower than
+    the true one: of single pixels, and of how those of a square hang together. So the posterior learns from entries whose
+    values are known; it needs no model p(x|z), and its decoder may see y. Unlike in a log-density, errors at edges do not
+    outweigh all else. hide: which entries to hide.
     """
 
     def __init__(self, image: tuple[int, int, int], hide: Hiding, levels: int = 5):
         super().__init__()
-        self.image, self.hide, self.levels = image, hide, levels
+        self.image, self.hide = image, hide
+        self.levels = min(levels, 1 + (max(image[:2]) - 1).bit_length())  # up to one square for all
 
     def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
-        """Minus the sum of scores, of two draws; its expectation hangs on the posterior alone."""
+        """Minus the sum of scores, each estimated without bias from two draws."""
         hidden = obs.observed & self.hide(obs, normals)
         shown = obs.only(~hidden)
         q_z = posterior.latent(shown)

@@ -31,11 +31,11 @@ def fig7_depth(study: Study, results: Results, repeats: int, say: Say) -> str:
     lines = ["| sd of missing pixels, mm | " + " | ".join(_BANDS) + " |", "|---" * (len(_BANDS) + 1) + "|"]
     for path in _stacks(study.data_dir):
         for name in WAYS:
-            kind = f"{path.stem.partition('_')[0]}, {name}"
+            kind = f"{path.stem}, {name}"
             if kind not in results:
                 _impute(study, results, open_frames(path), name, kind, say)
             lines.append(f"| {kind} | " + " | ".join(f"{results[kind][band]:.0f}" for band in _BANDS) + " |")
-    text = "Raw frames of one room, not the paper's NYU dump. Distances to the nearest measured pixel, in pixels."
+    text = "Raw frames of one room a stack, not the paper's NYU dump. Distances to the nearest measured pixel, in pixels."
     return "\n".join(["# Imputed depth maps", "", *lines, "", text])
 
 
@@ -46,15 +46,15 @@ def _impute(study: Study, results: Results, frames: Any, name: str, kind: str, s
     shown = given[np.linspace(0, len(given) - 1, 5).round().astype(int)]
     say(f"{kind}: {len(given)} frames of {' x '.join(map(str, frames.shape))}")
     training = TRAINING[2 if study.schedule is SCHEDULES["paper"] else 20] if name == "TAE as printed" else None
-    file = results.folder / kind.replace(", ", "-").replace(" ", "-")
-    kept = Checkpoint(file.with_suffix(".kept"), every=60, resume=True)
+    stem = kind.replace(", ", "-").replace(" ", "-")
+    kept = Checkpoint(results.folder / f"{stem}.kept", every=60, resume=True)
     steps = study.schedule.training.steps if quick else None
     how = {**WAYS[name], "training": training, "max_steps": steps, "device": study.device.type}
     rec = Recoverer(**how, random_state=0, verbose=0).fit(given, checkpoint=kept)
     if rec.interrupted_:
         raise KeyboardInterrupt
-    rec.save(file.with_suffix(".unfade"))
-    write_gallery(rec, shown, file.with_suffix(".png"))
+    rec.save(results.folder / f"{stem}.unfade")
+    write_gallery(rec, shown, results.folder / f"{stem}.png")
     results.put({kind: _spread(rec.sample(shown, 20).std(), shown)})
     kept.clear()
 
