@@ -31,15 +31,21 @@ Say = Callable[[str], None]  # told what is being done
 
 @dataclass(frozen=True)
 class Setting:
-    """Data and how it is corrupted. missing: share of entries, or None for a visible window of 10 x 10; mask: its seed."""
+    """Data and how it is corrupted. missing: share of entries, or None for a visible window of 10 x 10; mask: its seed.
+
+    rows: how many are trained on (None: as the schedule says); trained_on: whether those are scored, or unseen ones.
+    """
 
     data: str
     missing: float | None
     mask: int = 0
+    rows: int | None = None
+    trained_on: bool = False
 
     def __str__(self) -> str:
         hidden = "window" if self.missing is None else f"{self.missing:.0%} missing"
-        return f"{self.data}, {hidden}, mask {self.mask}"
+        rows = "" if self.rows is None else f", {self.rows} rows"
+        return f"{self.data}, {hidden}, mask {self.mask}{rows}" + (", trained on" if self.trained_on else "")
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,11 @@ class Study:
     def rows(self, setting: Setting, part: str) -> tuple[Tensor, Observations]:
         """Clean rows of the "train" or "test" part and their observations, on the device."""
         dataset = self.dataset(setting.data)
-        clean = dataset.train[: self.schedule.train_rows] if part == "train" else dataset.test[: self.schedule.test_rows]
+        clean = self._trained_on(setting) if part == "train" else dataset.test[: self.schedule.test_rows]
         return clean.to(self.device), corrupt(clean, setting, dataset, part).to(self.device)
+
+    def _trained_on(self, setting: Setting) -> Tensor:
+        return self.dataset(setting.data).train[: self.schedule.train_rows][: setting.rows]
 
     def dataset(self, name: str) -> Dataset:
         """A data set, read once."""
@@ -128,7 +137,7 @@ class Study:
         """Settings whose models have one shape, as many as are trained side by side."""
         by_shape: dict[tuple[int, ...], list[Setting]] = {}
         for setting in settings:
-            by_shape.setdefault(self.dataset(setting.data).train[: self.schedule.train_rows].shape, []).append(setting)
+            by_shape.setdefault(self._trained_on(setting).shape, []).append(setting)
         for same in by_shape.values():
             yield from (same[i : i + self.together] for i in range(0, len(same), self.together))
 
@@ -143,19 +152,21 @@ class Study:
         some, truth = obs[: self.schedule.scored], clean[: self.schedule.scored]
         vary = _observed_variance(obs) > NOISE**2 + 0.01
         counted = ~some.observed if columns is None else ~some.observed & columns.to(truth.device)
-        totals = {"energy": 0.0, "crps": 0.0, "squares": 0.0, "covered": 0.0}
+        totals, energies, each = {"squares": 0.0, "covered": 0.0}, [], []
         refine = self.schedule.refine if refined else 0
         blocks = draw_blocks(posterior, some, torch.arange(len(some)), self.schedule.draws, seed=1, refine=refine)
         for where, drawn in blocks:
             target, missing = truth[where], counted[where]
-            totals["energy"] += float(energy_score(drawn, target, missing).sum())
-            totals["crps"] += float(crps(drawn, target)[missing].sum())
+            energies.append(energy_score(drawn, target, missing))
+            each.append((crps(drawn, target) * missing).sum(1))
             totals["squares"] += float((drawn.mean(0) - target).square()[missing].sum())
             totals["covered"] += float(covered(drawn, target, 0.9)[missing & vary].sum())
-        cells = float(counted.sum())
+        cells, energy, total = float(counted.sum()), torch.cat(energies).double(), torch.cat(each).double()
         return {
-            "energy score": totals["energy"] / len(some),
-            "CRPS": totals["crps"] / cells,
+            "energy score": float(energy.mean()),
+            "energy score's standard error": float(energy.std() / len(some) ** 0.5),
+            "CRPS": float(total.sum()) / cells,
+            "CRPS's standard error": float(total.std()) * len(some) ** 0.5 / cells,
             "PSNR": float(-10 * torch.tensor(totals["squares"] / cells).log10()),
             "coverage": totals["covered"] / max(1.0, float((counted & vary).sum())),
             "coverage due": coverage_due(0.9, self.schedule.draws),
@@ -251,7 +262,7 @@ def _score(
     posteriors: Sequence[PosteriorLVM],
 ) -> None:
     """Scores of posteriors, one for each setting of a group, drawn from in each way."""
-    test = [study.rows(setting, "test") for setting in group]
+    test = [study.rows(setting, "train" if setting.trained_on else "test") for setting in group]
     elbos: dict[bool, list[dict[str, float]]] = {}
     for name, way in ways.items():
         for posterior in posteriors:
