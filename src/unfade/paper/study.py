@@ -134,10 +134,10 @@ class Study:
         return noise.to(self.device)
 
     def groups(self, settings: Sequence[Setting]) -> Iterator[list[Setting]]:
-        """Settings whose models have one shape, as many as are trained side by side."""
-        by_shape: dict[tuple[int, ...], list[Setting]] = {}
+        """Settings whose models and scored rows have one shape, as many as are trained side by side."""
+        by_shape: dict[Any, list[Setting]] = {}
         for setting in settings:
-            by_shape.setdefault(self._trained_on(setting).shape, []).append(setting)
+            by_shape.setdefault((self._trained_on(setting).shape, setting.trained_on), []).append(setting)
         for same in by_shape.values():
             yield from (same[i : i + self.together] for i in range(0, len(same), self.together))
 
