@@ -373,7 +373,7 @@ def picture(names: list[str], settings: list[str], seeds: int, methods: list[str
         for name in names:
             scores = [[found(name, setting, s, m).get("missing: CRPS", np.nan) for s in range(seeds)] for m in methods]
             best.append(_some_mean(scores) / np.nanmin(_some_mean(scores)))
-        for method, marker, ratio in zip(methods, "os^vDPX<>*", np.array(best).T, strict=False):
+        for method, marker, ratio in zip(methods, "os^vDPX<>*h", np.array(best).T, strict=False):
             first = method == methods[0]
             panel.plot(
                 ratio, range(len(names)), marker, label=method, alpha=1.0 if first else 0.6, zorder=3 if first else 2
