@@ -277,7 +277,7 @@ def test_draws_in_a_hole_have_the_known_distribution():
     rng = np.random.default_rng(0)
     Y = rng.normal(size=(400, 1, 1)) + 0.2 * rng.normal(size=(400, 32, 32))
     Y[::2, 8:20, 8:20] = np.nan
-    rec = quick(architecture=SMALL_SQUARE, max_steps=400, training=TrainingConfig(batch_size=16, learning_rate=2e-3)).fit(Y)
+    rec = quick(architecture=SMALL_SQUARE, max_steps=300, training=TrainingConfig(batch_size=8, learning_rate=2e-3)).fit(Y)
     draws = rec.sample(Y[::4], 40).values[:, :, 8:20, 8:20]
     level = np.nanmean(Y[::4], (1, 2))
     assert np.abs(draws.mean((0, 2, 3)) - level).mean() < 0.1

@@ -51,8 +51,7 @@ def data_dir(tmp_path_factory):
     patch.setattr(datasets, "HAR_DIGEST", hashlib.sha256(features.tobytes()).hexdigest())
     depth = np.round(1000 + 10 * rng.normal(size=(12, 1, 1)) + 20 * np.arange(40) + 5 * np.arange(24)[:, None])
     depth[rng.random(depth.shape) < 0.1] = 0
-    for name in ("kinect.a", "kinect.b"):
-        np.savez(folder / f"{name}.npz", depth=depth.astype(np.uint16), frame=np.arange(12))
+    np.savez(folder / "kinect.v1_room.npz", depth=depth.astype(np.uint16), frame=np.arange(12))
     yield folder
     patch.undo()
 
