@@ -7,6 +7,7 @@ import json
 import struct
 import urllib.request
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from unfade.paper.classification import _judge
 from unfade.paper.reproduce import EXPERIMENTS, reproduce
 from unfade.paper.settings import SCHEDULES, Schedule
 from unfade.paper.study import Setting, corrupt
-from unfade.scores import covered
+from unfade.scores import covered, energy_score
 from unfade.training import TrainingConfig
 
 
@@ -207,6 +208,8 @@ def test_scores_are_those_of_the_evaluation(data_dir):
     expected = evaluate(drawn, clean[:10].numpy(), some.observed.numpy())
     assert found["CRPS"] == pytest.approx(expected.crps, rel=1e-4)
     assert found["energy score"] == pytest.approx(expected.energy_score, rel=1e-4)
+    each = energy_score(drawn, clean[:10], ~some.observed).numpy()
+    assert found["energy score's standard error"] == pytest.approx(np.std(each, ddof=1) / 10**0.5, rel=1e-4)
     assert found["PSNR"] == pytest.approx(expected.psnr, rel=1e-4)
     seen = np.where(obs.observed, obs.values, np.nan)
     counted = ~some.observed & torch.from_numpy(np.nanvar(seen, axis=0) > 0.1**2 + 0.01)
@@ -214,6 +217,24 @@ def test_scores_are_those_of_the_evaluation(data_dir):
     inside = covered(drawn, clean[:10], 0.9)[counted].double().mean()
     assert found["coverage"] == pytest.approx(float(inside))
     assert found["coverage due"] == pytest.approx(expected.coverage_due)
+
+
+def test_rows_that_are_trained_on_can_be_scored(data_dir, monkeypatch):
+    made = study.Study(SCHEDULES["quick"], data_dir, torch.device("cpu"))
+    few, unseen = Setting("mnist", 0.5, rows=7, trained_on=True), Setting("mnist", 0.5)
+    clean, obs = made.rows(few, "train")
+    assert len(clean) == 7
+    assert torch.equal(clean, made.rows(unseen, "train")[0][:7])
+    assert str(few) != str(unseen)
+    assert [len(group) for group in made.groups([few, unseen, replace(few, mask=1)])] == [2, 1]
+    scored = []
+    monkeypatch.setattr(study.Study, "elbos", lambda self, posteriors, clean, obs: [{"ELBO": 0.0}] * len(obs))
+    monkeypatch.setattr(study.Study, "scores", lambda self, posterior, clean, obs, *_: scored.append(clean) or {})
+    results = study.Results(data_dir / "scored", {})
+    for setting in (few, unseen):
+        study._score(made, results, [setting], "", {"MVAE": study.WAYS["MVAE"]}, made.fit("mvae", [obs], [0]))
+    assert torch.equal(scored[0], clean)
+    assert torch.equal(scored[1], made.rows(unseen, "test")[0])
 
 
 def test_the_last_stage_on_a_miwae_is_the_tae(data_dir):
