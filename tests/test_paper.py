@@ -186,6 +186,22 @@ def test_a_killed_run_goes_on_where_it_stopped(data_dir, tmp_path):
         reproduce("supp-mnar", tmp_path, "quick", 2, data_dir, "cpu")
 
 
+def test_a_table_can_be_had_in_parts(data_dir, tmp_path):
+    lines = []
+    for lim in (10, 20):
+        only = {"data": ["mnist"], "ways": ["MVAE"], "lims": [lim]}
+        report = reproduce("table1", tmp_path, "quick", 1, data_dir, "cpu", say=lines.append, **only)
+        assert f"lim {lim}" in report
+        assert f"lim {30 - lim}" not in report
+        assert "fashion" not in report
+        assert "unfade" not in report
+    assert [line.split(",")[0] for line in lines] == ["lim 10: mvae", "lim 20: mvae"]
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert len(found) == 2 * 3 + 1  # three missing ratios, and the seconds
+    with pytest.raises(InvalidData, match="Expected some of mnist"):
+        reproduce("table1", tmp_path, "quick", 1, data_dir, "cpu", data=["digits"])
+
+
 def test_the_command_line_tells_and_refuses(tmp_path):
     said = CliRunner().invoke(app, ["reproduce", "list"])
     assert all(name in said.output for name in EXPERIMENTS)

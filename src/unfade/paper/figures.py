@@ -25,12 +25,12 @@ def fig1_toy(study: Study, results: Results, repeats: int, say: Say) -> str:
 
 def fig1_digits(study: Study, results: Results, repeats: int, say: Say) -> str:
     """MNIST at 80 % missing: corrupted, mean, draws."""
-    return _examples(study, results, [0.8], "digits.png", say)
+    return examples(study, results, [Setting("mnist", 0.8)], "digits.png", say)
 
 
 def fig4_examples(study: Study, results: Results, repeats: int, say: Say) -> str:
     """MNIST at 50 and 80 % missing: mean and draws of the MVAE, the printed TAE and unfade."""
-    return _examples(study, results, [0.5, 0.8], "examples.png", say)
+    return examples(study, results, [Setting("mnist", 0.5), Setting("mnist", 0.8)], "examples.png", say)
 
 
 def fig4_curves(study: Study, results: Results, repeats: int, say: Say) -> str:
@@ -74,24 +74,24 @@ def _draw_curves(path: Path, shares: list[float], curves: dict[str, dict[str, li
     figure.savefig(path, dpi=130)
 
 
-def _examples(study: Study, results: Results, shares: list[float], picture: str, say: Say) -> str:
+def examples(study: Study, results: Results, settings: list[Setting], picture: str, say: Say) -> str:
     """Mean and draws of the first test images; the scores beside."""
     lines, pictures = [], {}
-    for missing in shares:
-        setting = Setting("mnist", missing)
+    for setting in settings:
+        hidden = str(setting).split(", ")[1]
         _, train = study.rows(setting, "train")
         clean, test = study.rows(setting, "test")
         for name in SHOWN:
-            say(f"{name} at {missing:.0%} missing")
+            say(f"{name}, examples of {setting}")
             [posterior] = study.fit_way(WAYS[name], [train], [0])
             refined = WAYS[name].refined
             scores = study.scores(posterior, clean, test, refined)
-            results.put({f"{missing:.0%} missing; {name}": scores})
-            lines.append(f"| {missing:.0%} | {name} | {scores['PSNR']:.2f} | {scores['energy score']:.3f} |")
+            results.put({f"{hidden}; {name}": scores})
+            lines.append(f"| {hidden} | {name} | {scores['PSNR']:.2f} | {scores['energy score']:.3f} |")
             drawn = _draws(posterior, test[:4], study.schedule.refine if refined else 0)
-            pictures[f"{missing:.0%} missing\n{name}"] = (_with_holes(test[:4]), drawn, clean[:4].cpu())
+            pictures[f"{hidden}\n{name}"] = (_with_holes(test[:4]), drawn, clean[:4].cpu())
     _draw_examples(results.folder / picture, pictures, study.dataset("mnist").image or (28, 28))
-    head = ["| missing | | PSNR | energy score |", "|---|---|---|---|"]
+    head = ["| | | PSNR | energy score |", "|---|---|---|---|"]
     return "\n".join(["# Means and draws of test images", "", *head, *lines, "", f"![]({picture})"])
 
 

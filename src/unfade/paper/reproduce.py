@@ -1,7 +1,7 @@
 """The experiments by name, and how one is run into a folder."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ import torch
 
 from unfade.errors import InvalidData
 from unfade.paper import classification, crossval, depth, figures, tables
+from unfade.paper.datasets import LOADERS
 from unfade.paper.settings import SCHEDULES
-from unfade.paper.study import Results, Say, Study
+from unfade.paper.study import WAYS, Results, Say, Study
 from unfade.storage import whole_or_nothing
 
 Experiment = Callable[[Study, Results, int, Say], str]
@@ -50,14 +51,16 @@ def reproduce(
     noise_known: bool = True,
     together: int = 30,
     say: Say = print,
+    **only: Sequence[Any],
 ) -> str:
     """Run an experiment into `folder`: settings.json, results.json, pictures, report.md. Answers the report.
 
-    A folder with results of the same settings is gone on with. together: models trained side by side.
+    A folder with results of the same settings is gone on with. together: models trained side by side. only: the data, ways
+    and lims that tables are limited to, as in `Study`; another time others may be added.
     """
     settings = describe(name, schedule, repeats, noise_known)
     where = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else torch.device(device)
-    study = Study(SCHEDULES[schedule], data_dir, where, noise_known=noise_known, together=together)
+    study = Study(SCHEDULES[schedule], data_dir, where, noise_known=noise_known, together=together, **_checked(only))
     results = Results(folder, settings)
     text = EXPERIMENTS[name].run(study, results, settings["repeats"], say)
     machine = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
@@ -66,6 +69,14 @@ def reproduce(
     with whole_or_nothing(folder / "report.md") as part:
         Path(part).write_text(report)
     return report
+
+
+def _checked(only: dict[str, Sequence[Any]]) -> dict[str, Any]:
+    """What a table is limited to, where something was said."""
+    for given, known in ((only.get("data"), LOADERS), (only.get("ways"), WAYS)):
+        if unknown := [name for name in given or () if name not in known]:
+            raise InvalidData(f"Expected some of {', '.join(known)}; got {', '.join(unknown)}.")
+    return {name: tuple(values) for name, values in only.items() if values}
 
 
 def describe(name: str, schedule: str, repeats: int | None, noise_known: bool) -> dict[str, Any]:

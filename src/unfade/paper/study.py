@@ -20,7 +20,7 @@ from unfade.evaluation import reconstruction_elbos
 from unfade.methods import Task, fit_many, forward_stage, side_by_side
 from unfade.models import PosteriorLVM
 from unfade.observations import Observations
-from unfade.paper.datasets import Dataset, load
+from unfade.paper.datasets import LOADERS, Dataset, load
 from unfade.paper.settings import NOISE, Schedule
 from unfade.randomness import generator_normals
 from unfade.scores import coverage_due, covered, crps, energy_score
@@ -74,7 +74,10 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Study:
-    """Where and how an experiment runs: schedule, folder of data, device, networks, noise known to all or learned."""
+    """Where and how an experiment runs: schedule, folder of data, device, networks, noise known to all or learned.
+
+    data, ways, lims: what tables are limited to; a lim is the width of the interval that log-variances stay within.
+    """
 
     schedule: Schedule
     data_dir: Path | None
@@ -82,6 +85,9 @@ class Study:
     architecture: Architecture = PAPER
     noise_known: bool = True
     together: int = 30  # models trained side by side
+    data: Sequence[str] = tuple(LOADERS)
+    ways: Sequence[str] = tuple(WAYS)
+    lims: Sequence[float] = (10.0, 20.0)
 
     def rows(self, setting: Setting, part: str) -> tuple[Tensor, Observations]:
         """Clean rows of the "train" or "test" part and their observations, on the device."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from unfade.paper.figures import examples
 from unfade.paper.settings import MNAR, TABLE_1
 from unfade.paper.study import WAYS, Results, Say, Setting, Study, fill, key, over_repeats
 
@@ -12,18 +13,16 @@ COLUMNS = ("ELBO", "energy score", "CRPS", "coverage", "PSNR")
 
 def table1(study: Study, results: Results, repeats: int, say: Say) -> str:
     """27 cells of supplement D.3 with our own methods beside, at two floors of the variance."""
-    settings = [
-        Setting(data, missing, mask) for data, missing in TABLE_1 for mask in range(repeats)
-    ]  # repeats are masks, as in the paper
-    text = ["# Table 1: MNIST, Fashion-MNIST and UCI HAR", ""]
-    for width in (10.0, 20.0):
-        at_floor = replace(study, architecture=replace(study.architecture, width=width))
-        fill(at_floor, results, settings, f"lim {width:.0f}", say)
-        text += [f"## Log-variances within ±{width / 2:.0f} (lim {width:.0f})", ""]
-        for data, missing in TABLE_1:
+    cells = [cell for cell in TABLE_1 if cell[0] in study.data]
+    settings = [Setting(*cell, mask) for cell in cells for mask in range(repeats)]  # repeats are masks, as in the paper
+    text = [f"# Table 1: {', '.join(study.data)}", ""]
+    for lim in study.lims:
+        label = _fill(study, results, settings, lim, say)
+        text += [f"## Log-variances within ±{lim / 2:g} ({label})", ""]
+        for data, missing in cells:
             papers = {name: f"{value} ± {spread}" for name, (value, spread) in TABLE_1[data, missing].items()}
             same = [s for s in settings if (s.data, s.missing) == (data, missing)]
-            text += [f"### {data}, {missing:.0%} missing", "", *_rows(results, same, f"lim {width:.0f}", papers), ""]
+            text += [f"### {data}, {missing:.0%} missing", "", *_rows(study, results, same, label, papers), ""]
     return "\n".join(text)
 
 
@@ -32,17 +31,24 @@ def mnar(study: Study, results: Results, repeats: int, say: Say) -> str:
     settings = [Setting("mnist", None, mask) for mask in range(repeats)]
     papers = {name: str(value) for name, value in MNAR.items()}
     text = ["# Structured missing values: a window of 10 x 10 is seen", ""]
-    for width in (10.0, 20.0):
-        at_floor = replace(study, architecture=replace(study.architecture, width=width))
-        fill(at_floor, results, settings, f"lim {width:.0f}", say)
-        text += [f"## lim {width:.0f}", "", *_rows(results, settings, f"lim {width:.0f}", papers), ""]
-    return "\n".join(text)
+    for lim in study.lims:
+        label = _fill(study, results, settings, lim, say)
+        text += [f"## {label}", "", *_rows(study, results, settings, label, papers), ""]
+    return "\n".join([*text, examples(study, results, settings[:1], "window.png", say)])
 
 
-def _rows(results: Results, settings: Sequence[Setting], label: str, papers: dict[str, str]) -> list[str]:
+def _fill(study: Study, results: Results, settings: Sequence[Setting], lim: float, say: Say) -> str:
+    """Run what is missing at one floor of the variance; answers its name."""
+    label = f"lim {lim:g}"
+    at_floor = replace(study, architecture=replace(study.architecture, width=lim))
+    fill(at_floor, results, settings, label, say, study.ways)
+    return label
+
+
+def _rows(study: Study, results: Results, settings: Sequence[Setting], label: str, papers: dict[str, str]) -> list[str]:
     """One line a way to draw: means over masks, their spread where there are several, the paper's ELBO beside."""
     lines = ["| | ELBO, paper | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 2) + "|"]
-    for way in WAYS:
+    for way in study.ways:
         cells = [results[key(setting, way, label)] for setting in settings]
         numbers = [_mean(name, [cell[name] for cell in cells]) for name in COLUMNS]
         numbers[3] += f" of {cells[0]['coverage due']:.3f}"
