@@ -12,6 +12,7 @@ and on unseen ones; models are trained side by side, and a stopped run goes on.
 import argparse
 import json
 import multiprocessing
+import re
 import resource
 import time
 from collections.abc import Callable
@@ -32,7 +33,7 @@ from unfade.corruption import mask_at_random, mask_given_others
 from unfade.evaluation import evaluate
 from unfade.files import read_table
 from unfade.paper.settings import SCHEDULES
-from unfade.paper.study import WAYS, Results, Setting, Study, fill
+from unfade.paper.study import STOPPED, WAYS, Results, Setting, Study, fill
 from unfade.paper.study import key as name_of
 from unfade.storage import whole_or_nothing
 
@@ -295,6 +296,7 @@ def report(what: str, names: list[str], settings: list[str], seeds: int, methods
     return "\n".join([*text, agreement(names, settings, seeds)])
 
 
+FOR_IMAGES = {**WAYS, **STOPPED}
 IMAGES = [  # 10,000 rows that are trained on and recovered; or all, and unseen ones are recovered
     Setting(data, missing, 0, 10_000 if trained_on and data != "uci-har" else None, trained_on)
     for data in ("mnist", "fashion-mnist", "uci-har")
@@ -303,15 +305,19 @@ IMAGES = [  # 10,000 rows that are trained on and recovered; or all, and unseen 
 ]
 
 
-def images(folder: Path, schedule: str, device: str, seeds: int, ways: list[str]) -> str:
-    """Run what is not among the results yet, and say who is first where. Seeds beyond the first: MNIST alone."""
+def images(folder: Path, schedule: str, device: str, seeds: int, ways: list[str], only: str) -> str:
+    """Run what is not among the results yet, and say who is first where. Seeds beyond the first: MNIST alone.
+
+    only: a pattern of the settings to run, all where empty.
+    """
     study = Study(SCHEDULES[schedule], folder, torch.device(device), together=15)
     results = Results(RESULTS / f"images-{schedule}", json.loads(json.dumps(asdict(study.schedule))))
     masks = [replace(setting, mask=seed) for seed in range(1, seeds) for setting in IMAGES if setting.data == "mnist"]
-    settings, label = [*IMAGES, *masks], f"lim {study.architecture.width:.0f}"
-    fill(study, results, settings, label, print, ways)
+    settings = [setting for setting in (*IMAGES, *masks) if re.search(only, str(setting))]
+    label = f"lim {study.architecture.width:.0f}"
+    fill(study, results, settings, label, print, ways, FOR_IMAGES)
     text = [f"Schedule {schedule}, {label}, {study.schedule.draws} draws, {study.schedule.scored} rows.", ""]
-    for score in ("energy score", "CRPS", "coverage", "ELBO"):
+    for score in ("energy score", "CRPS", "coverage", "ELBO", "training seconds", "drawing seconds"):
         text += [f"| {score} | " + " | ".join(ways) + " | first |", "|---" * (len(ways) + 2) + "|"]
         for setting in settings:
             cells = [results[name_of(setting, way, label)] for way in ways]
@@ -331,7 +337,9 @@ def _first(cells: list[dict[str, float]], score: str, ways: list[str]) -> str:
     """
     if score == "coverage":
         return f"due {cells[0]['coverage due']:.3f}"
-    counted = [i for i, way in enumerate(ways) if score != "ELBO" or not WAYS[way].refined]
+    if score.endswith("seconds"):
+        return ""
+    counted = [i for i, way in enumerate(ways) if score != "ELBO" or not FOR_IMAGES[way].refined]
     order = sorted(counted, key=lambda i: -cells[i][score] if score == "ELBO" else cells[i][score])
     if len(order) < 2:
         return ""
@@ -406,15 +414,18 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, help="folder with the tables as NAME.csv.gz")
     parser.add_argument("--tables", nargs="*", choices=[*TABLES, *CATEGORIES])
     parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=SETTINGS)
-    parser.add_argument("--methods", nargs="*", choices=[*METHODS, "shares", *WAYS])
+    parser.add_argument("--methods", nargs="*", choices=[*METHODS, "shares", *FOR_IMAGES])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="cpu", help="of unfade's own methods")
     parser.add_argument("--schedule", default="equal", choices=list(SCHEDULES), help="of images")
+    parser.add_argument("--only", default="", help="of images: a pattern of settings, such as 'mnist, 50%%'")
     parser.add_argument("--report", action="store_true", help="write tables of what was run")
     chosen = parser.parse_args()
     if chosen.what == "images":
-        text = images(chosen.data_dir, chosen.schedule, chosen.device, chosen.seeds, chosen.methods or list(WAYS))
+        text = images(
+            chosen.data_dir, chosen.schedule, chosen.device, chosen.seeds, chosen.methods or list(FOR_IMAGES), chosen.only
+        )
         (RESULTS / f"images-{chosen.schedule}.md").write_text(text)
         return print(text)
     numbers = chosen.what == "tables"

@@ -78,6 +78,25 @@ def test_tae_meets_the_exact_posterior(data, tae, refine):
     assert relative < 1.02
 
 
+@pytest.fixture(scope="module")
+def predictive(data):
+    return fit(data, "tae", posterior="predictive")
+
+
+@pytest.mark.parametrize("refine", [0, 500])
+def test_what_predicts_meets_the_exact_posterior(data, predictive, refine):
+    """Trained on hidden entries alone; resampled with q(z|nothing) for p(z)."""
+    error, ratio, coverage, relative = compare(data, draw(predictive, data[2][:ROWS], refine=refine))
+    print(
+        f"predictive refine {refine}: error {error:.3f}, sd ratio {ratio:.3f}, coverage {coverage:.3f}, "
+        f"CRPS ratio {relative:.3f}"
+    )
+    assert error < 0.20
+    assert 0.95 < ratio < 1.10
+    assert 0.875 < coverage < 0.93
+    assert relative < 1.04
+
+
 def test_exact_bound_meets_the_exact_posterior(data):
     posterior = fit(data, "tae", weights=10, posterior="bound", posterior_weights=8, posterior_share=0.5)
     error, ratio, coverage, relative = compare(data, draw(posterior, data[2][:ROWS]))

@@ -14,7 +14,7 @@ from unfade.conditionals import Cells, Conditional, standard_normal
 from unfade.corruption import GaussianNoise, GrowingNoise
 from unfade.gallery import write_gallery
 from unfade.models import PosteriorLVM
-from unfade.objectives import Predictive, hide_boxes
+from unfade.objectives import PredictiveCRPS, hide_boxes
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
 
@@ -207,7 +207,7 @@ def test_the_predictive_score_is_best_for_the_true_distribution():
     rng = torch.Generator().manual_seed(0)
     values = 0.6 * torch.randn(20_000, 1, generator=rng) + 0.8 * torch.randn(20_000, 64, generator=rng)
     obs = Observations(values, torch.ones(20_000, 64, dtype=torch.bool))
-    every = Predictive((8, 8, 1), lambda obs, normals: obs.observed, levels=4)
+    every = PredictiveCRPS((8, 8, 1), lambda obs, normals: obs.observed, levels=4)
 
     def terms(*numbers):
         bound = every(by_numbers(*numbers), obs, generator_normals(torch.Generator().manual_seed(1)))
@@ -239,7 +239,7 @@ def test_the_predictive_score_of_squares_by_hand():
         seen.append(numbers(*shape))
         return seen[-1]
 
-    terms = Predictive(image, hide)(by_numbers(0.0, 1.0, 0.5, 70), obs, normals).terms
+    terms = PredictiveCRPS(image, hide)(by_numbers(0.0, 1.0, 0.5, 70), obs, normals).terms
     x = (0.5 * seen[0] + seen[1]).numpy().reshape(2, 3, *image)
     assert list(terms) == [f"CRPS {side}" for side in (1, 2, 4, 8)]
     for side in (1, 2, 4, 8):

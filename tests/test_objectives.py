@@ -11,7 +11,7 @@ from unfade.conditionals import Cells, Conditional
 from unfade.corruption import GaussianNoise
 from unfade.methods import Task, fit_method
 from unfade.models import PosteriorLVM
-from unfade.objectives import MIWAE, MVAE, PaperTAE
+from unfade.objectives import MIWAE, MVAE, PaperTAE, Predictive, hide_share
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
 from unfade.training import TrainingConfig, scoped_seed
@@ -137,6 +137,55 @@ def test_bounds_stay_below_the_exact_evidence(trained, name):
     print(f"{name}: bound {values[name].mean():.3f}, exact {exact.mean():.3f}")
     assert gap.mean() < 3 * error
     assert gap.mean() > -0.5  # and close below, or a wrong sign or weight would pass
+
+
+def test_the_predictive_bound_stays_below_the_exact_density_of_what_is_hidden():
+    """log p(y_h|y_s) = log p(y) - log p(y_s), exactly known of linear-Gaussian data."""
+    model, _, obs = make(4000)
+    obs, fresh = obs[:2000], obs[2000:]
+    task = Task(obs, GaussianNoise(0.3), SMALL, TrainingConfig(steps=1000), seed=0, fixed_steps=True)
+    posterior = fit_method("tae", task, {"posterior": "predictive"})
+    hidden = hide_share(fresh, normals(1))
+    with torch.no_grad():
+        terms = Predictive(lambda obs, normals: hidden)(posterior, fresh, normals()).terms
+    gap = (terms["E"] - terms["K"]).double() - (model.log_prob(fresh) - model.log_prob(fresh.only(~hidden)))
+    print(f"predictive: {gap.mean():.3f} from the exact density of what is hidden")
+    assert gap.mean() < 3 * gap.std() / len(gap) ** 0.5
+    assert gap.mean() > -0.5
+
+
+class Alike(Conditional):
+    """The same Gaussian for every sample."""
+
+    def __init__(self, features, loc, scale):
+        super().__init__()
+        self.features, self.loc, self.scale = features, loc, scale
+
+    def forward(self, first, *rest):
+        loc = torch.full((*first.shape[:-1], self.features), self.loc)
+        return Independent(Cells(loc, torch.full_like(loc, self.scale)), 1)
+
+
+def test_the_energy_score_of_what_is_hidden():
+    """Of one entry it is the CRPS, known in closed form for a Gaussian: here of N(0.5, 0.3^2 + 0.4^2) at 1."""
+    posterior = PosteriorLVM(Alike(2, 0.0, 1.0), Alike(1, 0.5, 0.3), GaussianNoise(0.4), conditioned=True)
+    obs = Observations(torch.ones(100_000, 1), torch.ones(100_000, 1, dtype=torch.bool))
+    found = Predictive(lambda obs, normals: obs.observed, sharpness=3.0)(posterior, obs, normals())
+    gauss = torch.distributions.Normal(0.0, 1.0)
+    one = torch.tensor(1.0)
+    crps = 0.5 * ((2 * gauss.cdf(one) - 1) + 2 * gauss.log_prob(one).exp() - np.pi**-0.5)
+    assert float(found.terms["energy score"].mean()) == pytest.approx(float(crps), rel=0.01)
+    density = torch.distributions.Normal(0.5, 0.5).log_prob(one)
+    assert found.terms["K"].abs().max() == 0
+    assert float(found.value.mean()) == pytest.approx(float(density - 3 * crps), rel=0.01)
+
+
+def test_any_share_is_hidden():
+    obs = Observations(torch.zeros(2000, 50), torch.ones(2000, 50, dtype=torch.bool))
+    hidden = hide_share(obs, normals())
+    shares = hidden.float().mean(1)
+    assert torch.quantile(shares, torch.tensor([0.1, 0.5, 0.9])).tolist() == pytest.approx([0.1, 0.5, 0.9], abs=0.04)
+    assert hidden.float().mean(0).tolist() == pytest.approx([0.5] * 50, abs=0.05)
 
 
 class Rescaled(Conditional):

@@ -8,6 +8,7 @@ import struct
 import urllib.request
 import zipfile
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -248,31 +249,33 @@ def test_rows_that_are_trained_on_can_be_scored(data_dir, monkeypatch):
     monkeypatch.setattr(study.Study, "scores", lambda self, posterior, clean, obs, *_: scored.append(clean) or {})
     results = study.Results(data_dir / "scored", {})
     for setting in (few, unseen):
-        study._score(made, results, [setting], "", {"MVAE": study.WAYS["MVAE"]}, made.fit("mvae", [obs], [0]))
+        study._score(made, results, [setting], "", {"MVAE": study.WAYS["MVAE"]}, made.fit("mvae", [obs], [0]), 1.0)
     assert torch.equal(scored[0], clean)
     assert torch.equal(scored[1], made.rows(unseen, "test")[0])
 
 
-def test_the_last_stage_on_a_miwae_is_the_tae(data_dir):
+def test_one_model_is_scored_on_rows_it_was_trained_on_and_on_others(data_dir, tmp_path):
     made = study.Study(SCHEDULES["quick"], data_dir, torch.device("cpu"))
-    data = [made.rows(Setting("mnist", 0.5, mask), "train")[1] for mask in range(2)]
-    ours = made.fit_way(study.WAYS["unfade"], data, [4, 5])
-    whole = made.fit("tae", data, [4, 5], [{"weights": 20}] * 2)
-    for one, other in zip(ours, whole, strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    settings = [Setting("uci-har", share, trained_on=part) for share in (0.2, 0.5) for part in (True, False)]
+    assert [len(group) for group in made.groups(settings)] == [4]
+    assert [len(group) for group in made.groups(settings, alike=True)] == [2, 2]
+    lines, results = [], study.Results(tmp_path, {})
+    study.fill(made, results, settings, "once", lines.append, ["MVAE"])
+    assert lines == ["once: mvae, 2 models side by side, first uci-har, 20% missing, mask 0"]
+    assert len({results[study.key(setting, "MVAE", "once")]["energy score"] for setting in settings}) == 4
+    study.fill(made, results, settings, "once", lines.append, ["MVAE", "unfade"])
+    assert [line.split(", ")[1] for line in lines[1:]] == ["1 models side by side"] * 2  # the length is each one's own
 
 
 def test_an_interrupted_group_is_nobodys_result(data_dir, monkeypatch):
     made = study.Study(SCHEDULES["quick"], data_dir, torch.device("cpu"))
-    tasks = made._tasks([made.rows(Setting("mnist", 0.5), "train")[1]], [0])
 
     def interrupt(progress):
         raise KeyboardInterrupt
 
-    tasks[0].on_step = interrupt
-    monkeypatch.setattr(study.Study, "_tasks", lambda *_: tasks)
+    monkeypatch.setattr(study, "Task", partial(study.Task, on_step=interrupt))
     with pytest.raises(KeyboardInterrupt):
-        made.fit("mvae", [tasks[0].obs], [0])
+        made.fit("mvae", [made.rows(Setting("mnist", 0.5), "train")[1]], [0])
 
 
 def test_columns_that_repeat_another_are_not_scored(data_dir):

@@ -276,7 +276,9 @@ def reproduce(
         Path | None, typer.Option("-o", "--output", help="Folder for results and pictures; NAME-SCHEDULE where not given.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The same as --schedule quick: minutes on two cores.")] = False,
-    schedule: Annotated[str, typer.Option(help="paper: to the letter; equal: as many samples seen; quick.")] = "equal",
+    schedule: Annotated[
+        str, typer.Option(help="paper: to the letter; equal: as many samples seen; short; quick.")
+    ] = "equal",
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Masks or subsets; the paper's number where not given.")
     ] = None,

@@ -181,7 +181,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._check_parameters()
         obs, container = self._door(X, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        mixed = METHODS[self.method].mixed and (self.settings or {}).get("posterior", "forward") == "forward"
+        mixed = METHODS[self.method].mixed and (self.settings or {}).get("posterior") != "bound"
         conv, growing = self._convolutional(obs), isinstance(self.noise, str) and self.noise == "learn-by-value"
         scaling = self.scaling
         if scaling == "auto":
@@ -202,7 +202,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             architecture,
             replace(config, steps=int(self.max_steps or config.steps)),
             seed,
-            refine=self._refine(architecture=architecture),
+            refine=self._refine(None, architecture, len(space.numbers)),
             fixed_steps=self.max_steps is not None,
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
             linear=self.method == "tae" and not (self.settings or self.architecture or space.limited or growing),
@@ -341,7 +341,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             if value is not None and not (isinstance(value, (int, float, np.number)) and value > 0):
                 raise InvalidData(f"{name} must be a positive number, or None to leave it open, got {value!r}.")
         self._members(1)
-        self._refine(architecture=PAPER)
+        self._refine(None, PAPER, 1)
         self._device()
 
     def _members(self, features: int) -> int:
@@ -365,10 +365,12 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         network = "conv" if paper and self.network == "auto" else network
         return conv_architecture(network, obs.event_shape, paper or (self.method == "tae" and exact))
 
-    def _refine(self, refine: int | str | None = None, architecture: AnyArchitecture | None = None) -> int:
+    def _refine(
+        self, refine: int | str | None = None, architecture: AnyArchitecture | None = None, numbers: int | None = None
+    ) -> int:
         refine, architecture = self.refine if refine is None else refine, architecture or self.architecture_
         if refine == "auto":
-            return refine_for(self.method, architecture)
+            return refine_for(self.method, architecture, len(self.space_.numbers) if numbers is None else numbers)
         if not isinstance(refine, (int, np.integer)) or refine < 0:
             raise InvalidData(f"refine must be 'auto' or a whole number of at least 0, got {refine!r}.")
         if refine and (self.method == "tae-paper" or architecture.decoder_sees):

@@ -16,7 +16,18 @@ from unfade.corruption import Corruption
 from unfade.errors import InvalidData
 from unfade.linear import linear_posterior, resampled_factors
 from unfade.models import Ensemble, PosteriorLVM, PriorLVM
-from unfade.objectives import MIWAE, MVAE, TAE, ForwardKL, Objective, PaperTAE, Predictive, hide_boxes
+from unfade.objectives import (
+    MIWAE,
+    MVAE,
+    TAE,
+    ForwardKL,
+    Objective,
+    PaperTAE,
+    Predictive,
+    PredictiveCRPS,
+    hide_boxes,
+    hide_share,
+)
 from unfade.observations import Observations
 from unfade.training import History, OnStep, Run, TrainingConfig, scoped_seed, train_many
 from unfade.watching import HoldOut, Split, hold_out, hold_out_as, train_watched
@@ -24,19 +35,24 @@ from unfade.watching import HoldOut, Split, hold_out, hold_out_as, train_watched
 DEFAULT_TRAINING = TrainingConfig()
 IMAGE_TRAINING = TrainingConfig(batch_size=8, learning_rate=1e-3)
 IMAGE_PIXELS = 640_000  # of a batch: two of 640 x 480, which is some gigabytes of maps
-POSTERIOR_WEIGHTS, POSTERIOR_SHARE = 20, 0.15  # of the stage that gives the TAE a posterior of its own
+NARROW = 64  # numbers up to which data count as narrow: among a few hundred candidates of z some fit y
 LINEAR_MEMBERS, LINEAR_TOLERANCE, LINEAR_CELLS = 16, 1.01, 200_000  # of the linear model that small tables are also given
 PAPER_TRAINING = TrainingConfig(steps=500_000, batch_size=20, learning_rate=2e-4, decay=0.0)
 
 
 def members_for(method: str, features: int) -> int:
     """How many posteriors stand side by side: several for small tables, where one alone is too sure of itself."""
-    return METHODS[method].members if features <= 64 else 1
+    return METHODS[method].members if features <= NARROW else 1
 
 
-def refine_for(method: str, architecture: AnyArchitecture) -> int:
-    """Candidates a draw is chosen from: none where the decoder sees y, so is no prior, and none for images' many z."""
-    none = architecture.decoder_sees or isinstance(architecture, ConvArchitecture)
+def refine_for(method: str, architecture: AnyArchitecture, numbers: int) -> int:
+    """Candidates a draw is chosen from.
+
+    None where the decoder sees y, so is no prior, none for images' many z, and none where q(x|y) was trained by what it
+    predicts: its plain draws are better. numbers: features that are no category's.
+    """
+    predictive = method == "tae" and numbers > NARROW
+    none = architecture.decoder_sees or isinstance(architecture, ConvArchitecture) or predictive
     return 0 if none else METHODS[method].refine
 
 
@@ -193,18 +209,28 @@ def _paper_tae(
 def _tae(
     task: Task,
     weights: int = 8,
-    posterior: str = "forward",
-    posterior_weights: int = POSTERIOR_WEIGHTS,
-    posterior_share: float = POSTERIOR_SHARE,
+    posterior: str = "auto",
+    posterior_weights: int = 20,
+    posterior_share: float = 0.15,
+    sharpness: float = 10.0,
 ) -> Recipe:
-    """Noise, then the prior by the importance-weighted bound; then a posterior of its own, by one of POSTERIOR_STAGES."""
+    """Noise; then, of wide data, a posterior by what it predicts; of others a prior, and after it one of POSTERIOR_STAGES.
+
+    posterior: "auto", "predictive" or a stage's name; weights: of the prior's bound; sharpness: weight of the energy score.
+    """
+    if posterior == "auto":
+        posterior = "forward" if task.features - task.corruption.categorical <= NARROW else "predictive"
+    if posterior == "predictive":
+        own = task.posterior()
+        own.own_prior = True
+        return (yield from _alone(task, own, Predictive(hide_share, sharpness)))
     if posterior not in POSTERIOR_STAGES:
-        raise InvalidData(f"posterior must be one of {sorted(POSTERIOR_STAGES)}, got {posterior!r}.")
+        raise InvalidData(f"posterior must be one of {['auto', 'predictive', *POSTERIOR_STAGES]}, got {posterior!r}.")
     model = yield from _alone(task, task.posterior(), MIWAE(weights), time_share=0.8)
     return (yield from POSTERIOR_STAGES[posterior](task, model, posterior_weights, posterior_share))
 
 
-def _predictive(task: Task) -> Recipe:
+def _seeing_tae(task: Task) -> Recipe:
     """A decoder that sees y is no prior: its posterior is trained to predict observed pixels that are hidden from it."""
     if not isinstance(task.architecture, ConvArchitecture):
         raise InvalidData("Method 'tae' takes a decoder that sees y for images alone. Use decoder_sees=False.")
@@ -212,7 +238,7 @@ def _predictive(task: Task) -> Recipe:
         raise InvalidData("A decoder that sees y needs data without noise. Use decoder_sees=False, or noise=None.")
     image = task.architecture.image
     posterior = task.posterior(conditioned=False)
-    yield Stage(posterior, Predictive(image, hide_boxes(image)), watched=True, hold=_hold(task))
+    yield Stage(posterior, PredictiveCRPS(image, hide_boxes(image)), watched=True, hold=_hold(task))
     return posterior
 
 
@@ -221,9 +247,7 @@ def _hold(task: Task) -> HoldOut:
     return hold_out if image is None else hold_out_as(hide_boxes(image))
 
 
-def forward_stage(
-    task: Task, model: PosteriorLVM, weights: int = POSTERIOR_WEIGHTS, share: float = POSTERIOR_SHARE
-) -> Recipe:
+def _forward_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> Recipe:
     """The encoder follows the model's own posterior by the forward KL; the model stays."""
     model.requires_grad_(False)
     model.encoder.requires_grad_(True)
@@ -251,7 +275,7 @@ def _bound_stage(task: Task, model: PosteriorLVM, weights: int, share: float) ->
     return posterior
 
 
-POSTERIOR_STAGES = {"forward": forward_stage, "bound": _bound_stage}
+POSTERIOR_STAGES = {"forward": _forward_stage, "bound": _bound_stage}
 
 
 @dataclass(frozen=True)
@@ -274,7 +298,7 @@ class Method:
 
 
 METHODS = {
-    "tae": Method(_tae, refine=200, seeing=_predictive, members=4),
+    "tae": Method(_tae, refine=200, seeing=_seeing_tae, members=4),
     "tae-paper": Method(_paper_tae, 0, PAPER_TRAINING, PAPER, seeing=_paper_tae, mixed=False),
     "mvae": Method(_mvae, refine=0),
     "miwae": Method(_miwae, refine=200),
@@ -336,11 +360,7 @@ def _linear_instead(task: Task, corruption: Corruption) -> list[PosteriorLVM] | 
 
 def fit_many(name: str, tasks: Sequence[Task], settings: Sequence[dict[str, Any]]) -> list[PosteriorLVM]:
     """Fit tasks of one shape side by side: each as `fit_method` would alone, but that they share their number of steps."""
-    return side_by_side([_start(name, task, each) for task, each in zip(tasks, settings, strict=True)], tasks)
-
-
-def side_by_side(recipes: Sequence[Recipe], tasks: Sequence[Task]) -> list[PosteriorLVM]:
-    """Run recipes of the same stages in lockstep, one for each task."""
+    recipes = [_start(name, task, each) for task, each in zip(tasks, settings, strict=True)]
     while True:
         steps = [_advance(recipe) for recipe in recipes]
         stages = [step for step in steps if isinstance(step, Stage)]

@@ -38,7 +38,7 @@ class PosteriorLVM(nn.Module):
 
     encoder: q(z|y,alpha), given values and observed; decoder: given z, and also values and observed where
     `decoder_sees`. With `conditioned` the decoder's density is conditioned on y in closed form. `unknowns`,
-    where given, is q(log beta|z,y,alpha). The latent prior, where an objective has one, is N(0, I).
+    where given, is q(log beta|z,y,alpha). The latent prior p(z) is N(0, I), or q(z|nothing) with `own_prior`.
 
     Draws are plain (z from q(z|y)) or refined: z picked by importance weight from a `pool` of candidates.
     """
@@ -59,11 +59,19 @@ class PosteriorLVM(nn.Module):
         self.conditioned = conditioned
         self.decoder_sees = decoder_sees
         self.unknowns = unknowns
+        self.own_prior = False  # set where training has made q(z|nothing) the prior
         self.model: PosteriorLVM | None = None  # what resampling draws with; None: this one
 
     def latent(self, obs: Observations) -> Independent:
         """q(z|y,alpha)."""
         return self.encoder(obs.values, obs.observed.to(obs.values.dtype))
+
+    def prior(self, obs: Observations, q: Independent) -> Independent:
+        """p(z), of the shape of q(z|y)."""
+        if not self.own_prior:
+            return standard_normal(q.base_dist.loc)
+        nothing = torch.zeros_like(obs.values)
+        return self.encoder(nothing, nothing)
 
     def decode(self, z: Tensor, obs: Observations) -> Independent:
         """The decoder's own density: p(x|z) of MVAE and MIWAE, before y has its say."""
@@ -79,7 +87,7 @@ class PosteriorLVM(nn.Module):
     def log_weight(self, z: Tensor, obs: Observations, q: Independent) -> Tensor:
         """log p(y|z) p(z) / q(z|y), of shape (..., samples)."""
         likelihood = self.corruption.marginal_log_prob(obs, self.decode(z, obs))
-        return likelihood + standard_log_prob(z) - q.log_prob(z)
+        return likelihood + self.prior(obs, q).log_prob(z) - q.log_prob(z)
 
     def pool(self, obs: Observations, candidates: int, normals: Normals) -> Pool:
         """Candidates from q(z|y), a quarter of them from p(z), with their importance weights under the decoder.
@@ -87,10 +95,11 @@ class PosteriorLVM(nn.Module):
         The quarter is for rows unlike those of training, where q(z|y) may be narrow and wrong: weights are bounded.
         """
         q, share = self.latent(obs), (candidates // 4) / candidates
+        p = self.prior(obs, q)
         numbers = normals(candidates, *q.base_dist.loc.shape)
         first = candidates - candidates // 4
-        z = torch.cat([reparametrise(q, numbers)[:first], numbers[first:]])
-        prior, own = standard_log_prob(z), q.log_prob(z)
+        z = torch.cat([reparametrise(q, numbers)[:first], reparametrise(p, numbers)[first:]])
+        prior, own = p.log_prob(z), q.log_prob(z)
         source = torch.logaddexp(own + log1p(-share), prior + log(share)) if share else own
         likelihood = self.corruption.marginal_log_prob(obs, self.decode(z, obs))
         weights = (likelihood + prior - source).softmax(0)

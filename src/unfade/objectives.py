@@ -170,6 +170,41 @@ class ForwardKL(Objective):
 
 
 class Predictive(Objective):
+    """log q(y_h|y_s) - w (E|y' - y_h| - 1/2 E|y' - y''|): log score and energy score of entries y_h that are hidden.
+
+    The log score by its bound E_q(z|y) log p(y_h|z) - KL(q(z|y) || q(z|y_s)), y_s what is left of y; the energy score by
+    two draws y', y'' of y_h given y_s. No distribution scores better by either, on average, than the true one. So q(x|y)
+    learns as a density of real data, from entries whose values are known: no p(z) has to be right, and an encoder that
+    remembers the noise in what it sees gains nothing. With all hidden the first is MVAE's bound, q(z|nothing) for p(z).
+    hide: which entries to hide; sharpness: w.
+    """
+
+    def __init__(self, hide: Hiding, sharpness: float = 10.0):
+        super().__init__()
+        self.hide, self.sharpness = hide, sharpness
+
+    def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
+        """A bound on the log-density of what is hidden, less its energy score."""
+        hidden = obs.observed & posterior.corruption.whole(self.hide(obs, normals))
+        shown, target = obs.only(~hidden), obs.only(hidden)
+        q, q_s = posterior.latent(obs), posterior.latent(shown)
+        z = reparametrise(q, normals(*q.base_dist.loc.shape))
+        E = posterior.corruption.marginal_log_prob(target, posterior.decode(z, shown))
+        K = kl_divergence(q, q_s)
+
+        q_x = posterior.decode(reparametrise(q_s, normals(2, *z.shape)), shown)
+        x = reparametrise(q_x, normals(*q_x.base_dist.loc.shape))
+        first, second = posterior.corruption.corrupt(x, hidden, normals).values.unbind(0)
+        S = (_distance(first, target.values) + _distance(second, target.values) - _distance(first, second)) / 2
+        return Bound(E - K - self.sharpness * S, {"E": E, "K": K, "energy score": S})
+
+
+def _distance(first: Tensor, second: Tensor) -> Tensor:
+    """Euclidean distances of samples; differentiable where they are equal too."""
+    return ((first - second).square().flatten(1).sum(1) + 1e-12).sqrt()
+
+
+class PredictiveCRPS(Objective):
     """-sum over squares s of |s| (E|x_s - y_s| - 1/2 E|x_s - x'_s|): some of y is hidden, x and x' drawn given the rest.
 
     For flat images. x_s and y_s are averages over the hidden pixels of a square, |s| the number of these; squares of 1, 2,
@@ -206,6 +241,12 @@ class Predictive(Objective):
 
     def _images(self, flat: Tensor) -> Tensor:
         return flat.reshape(-1, *self.image).movedim(-1, 1)
+
+
+def hide_share(obs: Observations, normals: Normals) -> Tensor:
+    """A share of the entries of each sample that is uniform between none and all."""
+    share, place = torch.special.ndtr(normals(len(obs), 1)), torch.special.ndtr(normals(*obs.values.shape))
+    return place.flatten(1).lt(share).reshape(obs.values.shape)
 
 
 def hide_boxes(image: tuple[int, int, int]) -> Hiding:

@@ -47,6 +47,7 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
             "conditioned": posterior.each[0].conditioned,
             "infer_noise": posterior.each[0].unknowns is not None,
             "model": posterior.each[0].model is not None,
+            "own_prior": posterior.each[0].own_prior,
             "linear": isinstance(posterior.each[0].decoder, LinearDecoder),
         },
     }  # fmt: skip
@@ -86,7 +87,14 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
 
 
 def _posterior(
-    rec: Any, state: dict[str, Tensor], members: int, conditioned: bool, infer_noise: bool, model: bool, linear: bool
+    rec: Any,
+    state: dict[str, Tensor],
+    members: int,
+    conditioned: bool,
+    infer_noise: bool,
+    model: bool,
+    linear: bool,
+    own_prior: bool = False,
 ) -> Ensemble:
     space = rec.space_
     _check_sizes(rec.architecture_, space.features, state, members, linear)
@@ -106,7 +114,7 @@ def _posterior(
 
     ensemble = Ensemble([built() for _ in range(members)])
     for member in ensemble.each:
-        member.model = built() if model else None
+        member.model, member.own_prior = built() if model else None, own_prior
     ensemble.load_state_dict(state)
     return ensemble.requires_grad_(False).eval().to(rec._device())
 

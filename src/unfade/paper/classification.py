@@ -14,7 +14,7 @@ from unfade.observations import Observations
 from unfade.paper.study import WAYS, Results, Say, Setting, Study, corrupt, over_repeats
 
 Classifier = tuple[Tensor, Tensor]  # weights (entries, classes) and bias (1, classes)
-RECOVERED = ("MVAE", "TAE as printed", "unfade, plain")
+RECOVERED = ("MVAE", "TAE as printed", "unfade")
 INPUTS = ("raw", "raw and mask", *RECOVERED)
 SHARES = (0.5, 0.7, 0.8, 0.9)
 CORRUPTED, LABELLED, CLASSES = 10_000, 1_000, 10

@@ -41,6 +41,14 @@ SCHEDULES = {
         TrainingConfig(steps=10_000, batch_size=200, learning_rate=5e-4),
         classified=TrainingConfig(steps=20_000, batch_size=100, learning_rate=5e-4),
     ),
+    # What two cores do in an hour for a few models.
+    "short": Schedule(
+        TrainingConfig(steps=5_000, batch_size=128, learning_rate=1e-3),
+        TrainingConfig(steps=2_000, batch_size=200, learning_rate=1e-3),
+        scored=500,
+        classifier_steps=2_000,
+        votes=50,
+    ),
     # Enough to see that everything works; the figures mean little.
     "quick": Schedule(
         TrainingConfig(steps=40, batch_size=50, learning_rate=1e-3),

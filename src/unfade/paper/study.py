@@ -1,10 +1,9 @@
 """What the experiments share: corrupted data, models trained side by side, scores, and results that survive a kill."""
 
-import copy
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -17,7 +16,7 @@ from unfade.corruption import GaussianNoise, mask_at_random, mask_window
 from unfade.drawing import draw_blocks
 from unfade.errors import InvalidFile
 from unfade.evaluation import reconstruction_elbos
-from unfade.methods import Task, fit_many, forward_stage, side_by_side
+from unfade.methods import Task, fit_many
 from unfade.models import PosteriorLVM
 from unfade.observations import Observations
 from unfade.paper.datasets import LOADERS, Dataset, load
@@ -52,13 +51,13 @@ class Setting:
 class Way:
     """A way to draw: the method that trains for it, with closed-form conditioning or not, resampled or not.
 
-    own_posterior: with the last stage of `method="tae"`, which takes a trained MIWAE and gives it a better q(z|y).
+    stopped: training ends when held-out observed entries are no longer predicted better, at most after all steps.
     """
 
     method: str
     conditioned: bool
     refined: bool = False
-    own_posterior: bool = False
+    stopped: bool = False
 
 
 WAYS = {
@@ -67,8 +66,14 @@ WAYS = {
     "MIWAE, conditioned": Way("miwae", conditioned=True),
     "MIWAE, conditioned, resampled": Way("miwae", conditioned=True, refined=True),
     "TAE as printed": Way("tae-paper", conditioned=False),
-    "unfade, plain": Way("miwae", conditioned=True, own_posterior=True),
-    "unfade": Way("miwae", conditioned=True, refined=True, own_posterior=True),
+    "unfade": Way("tae", conditioned=True, stopped=True),
+    "unfade, resampled": Way("tae", conditioned=True, refined=True, stopped=True),
+}
+# The baselines as unfade trains them, for scoreboards.
+STOPPED = {
+    "MVAE, stopped": Way("mvae", conditioned=False, stopped=True),
+    "MIWAE, stopped": Way("miwae", conditioned=True, stopped=True),
+    "MIWAE, stopped, resampled": Way("miwae", conditioned=True, refined=True, stopped=True),
 }
 
 
@@ -111,39 +116,35 @@ class Study:
         data: Sequence[Observations],
         seeds: Sequence[int],
         settings: Sequence[dict[str, Any]] | None = None,
+        stopped: bool = False,
     ) -> list[PosteriorLVM]:
         """Posteriors of one method, one for each set of observations, side by side."""
-        tasks = self._tasks(data, seeds)
-        return _whole(fit_many(method, tasks, settings or [{}] * len(tasks)), tasks)
+        tasks = [
+            Task(obs, self._noise(), self.architecture, self.schedule.training, seed, fixed_steps=not stopped)
+            for obs, seed in zip(data, seeds, strict=True)
+        ]
+        posteriors = fit_many(method, tasks, settings or [{}] * len(tasks))
+        if any(task.interrupted for task in tasks):  # half-trained models are nobody's result
+            raise KeyboardInterrupt
+        return posteriors
 
     def fit_way(self, way: Way, data: Sequence[Observations], seeds: Sequence[int]) -> list[PosteriorLVM]:
         """Posteriors as a way to draw needs them."""
-        posteriors = self.fit(way.method, data, seeds)
-        return self.own_posteriors(posteriors, data, seeds) if way.own_posterior else posteriors
-
-    def own_posteriors(
-        self, models: Sequence[PosteriorLVM], data: Sequence[Observations], seeds: Sequence[int]
-    ) -> list[PosteriorLVM]:
-        """What `method="tae"` makes of trained MIWAEs of as many weights: its first stage is their training."""
-        tasks = self._tasks(data, [seed + 1 for seed in seeds])
-        recipes = [forward_stage(task, copy.deepcopy(model)) for task, model in zip(tasks, models, strict=True)]
-        return _whole(side_by_side(recipes, tasks), tasks)
-
-    def _tasks(self, data: Sequence[Observations], seeds: Sequence[int]) -> list[Task]:
-        return [
-            Task(obs, self._noise(), self.architecture, self.schedule.training, seed, fixed_steps=True)
-            for obs, seed in zip(data, seeds, strict=True)
-        ]
+        return self.fit(way.method, data, seeds, stopped=way.stopped)
 
     def _noise(self) -> GaussianNoise:
         noise = GaussianNoise(NOISE) if self.noise_known else GaussianNoise(torch.full((1,), 0.3), learn=True)
         return noise.to(self.device)
 
-    def groups(self, settings: Sequence[Setting]) -> Iterator[list[Setting]]:
-        """Settings whose models and scored rows have one shape, as many as are trained side by side."""
+    def groups(self, settings: Sequence[Setting], alike: bool = False) -> Iterator[list[Setting]]:
+        """Settings whose models have one shape, as many as are trained side by side.
+
+        alike: that differ in their masks only, as models side by side share the number of their steps.
+        """
         by_shape: dict[Any, list[Setting]] = {}
         for setting in settings:
-            by_shape.setdefault((self._trained_on(setting).shape, setting.trained_on), []).append(setting)
+            kind = (self._trained_on(setting).shape, alike and (setting.data, setting.missing))
+            by_shape.setdefault(kind, []).append(setting)
         for same in by_shape.values():
             yield from (same[i : i + self.together] for i in range(0, len(same), self.together))
 
@@ -159,7 +160,7 @@ class Study:
         vary = _observed_variance(obs) > NOISE**2 + 0.01
         counted = ~some.observed if columns is None else ~some.observed & columns.to(truth.device)
         totals, energies, each = {"squares": 0.0, "covered": 0.0}, [], []
-        refine = self.schedule.refine if refined else 0
+        refine, started = self.schedule.refine if refined else 0, time.monotonic()
         blocks = draw_blocks(posterior, some, torch.arange(len(some)), self.schedule.draws, seed=1, refine=refine)
         for where, drawn in blocks:
             target, missing = truth[where], counted[where]
@@ -176,6 +177,7 @@ class Study:
             "PSNR": float(-10 * torch.tensor(totals["squares"] / cells).log10()),
             "coverage": totals["covered"] / max(1.0, float((counted & vary).sum())),
             "coverage due": coverage_due(0.9, self.schedule.draws),
+            "drawing seconds": time.monotonic() - started,
         }
 
     def elbos(
@@ -236,27 +238,32 @@ def _write_json(path: Path, content: Any) -> None:
         Path(part).write_text(json.dumps(content, indent=1))
 
 
-def _whole(posteriors: list[PosteriorLVM], tasks: Sequence[Task]) -> list[PosteriorLVM]:
-    """What was trained to its end: half-trained models are nobody's result."""
-    if any(task.interrupted for task in tasks):
-        raise KeyboardInterrupt
-    return posteriors
-
-
 def fill(
-    study: Study, results: Results, settings: Sequence[Setting], label: str, say: Say, names: Sequence[str] = tuple(WAYS)
+    study: Study,
+    results: Results,
+    settings: Sequence[Setting],
+    label: str,
+    say: Say,
+    names: Sequence[str] = tuple(WAYS),
+    known: dict[str, Way] = WAYS,
 ) -> None:
     """Train and score what is not among the results yet, method by method, as many models side by side as fit."""
-    for method in dict.fromkeys(WAYS[name].method for name in names):
-        ways = {name: WAYS[name] for name in names if WAYS[name].method == method}
+    for method, stopped in dict.fromkeys((known[name].method, known[name].stopped) for name in names):
+        ways = {
+            name: way for name, way in known.items() if name in names and (way.method, way.stopped) == (method, stopped)
+        }
         todo = [s for s in settings if any(key(s, name, label) not in results for name in ways)]
-        for group in study.groups(todo):
+        models = list(dict.fromkeys(replace(setting, trained_on=False) for setting in todo))  # scored on one part or both
+        for group in study.groups(models, alike=stopped):
             say(f"{label}: {method}, {len(group)} models side by side, first {group[0]}")
             train, seeds = [study.rows(setting, "train")[1] for setting in group], [setting.mask for setting in group]
-            posteriors = study.fit(method, train, seeds)
-            _score(study, results, group, label, {n: w for n, w in ways.items() if not w.own_posterior}, posteriors)
-            if last := {n: w for n, w in ways.items() if w.own_posterior}:
-                _score(study, results, group, label, last, study.own_posteriors(posteriors, train, seeds))
+            started = time.monotonic()
+            posteriors = study.fit(method, train, seeds, stopped=stopped)
+            seconds = (time.monotonic() - started) / len(group)
+            for trained_on in (False, True):
+                each = [(replace(s, trained_on=trained_on), p) for s, p in zip(group, posteriors, strict=True)]
+                if asked := [(setting, posterior) for setting, posterior in each if setting in todo]:
+                    _score(study, results, [s for s, _ in asked], label, ways, [p for _, p in asked], seconds)
 
 
 def _score(
@@ -266,8 +273,9 @@ def _score(
     label: str,
     ways: dict[str, Way],
     posteriors: Sequence[PosteriorLVM],
+    seconds: float,
 ) -> None:
-    """Scores of posteriors, one for each setting of a group, drawn from in each way."""
+    """Scores of posteriors, one for each setting of a group, drawn from in each way. seconds: that one took to train."""
     test = [study.rows(setting, "train" if setting.trained_on else "test") for setting in group]
     elbos: dict[bool, list[dict[str, float]]] = {}
     for name, way in ways.items():
@@ -278,7 +286,8 @@ def _score(
         found = {}
         for setting, elbo, posterior, rows in zip(group, elbos[way.conditioned], posteriors, test, strict=True):
             scores = study.scores(posterior, *rows, way.refined, study.dataset(setting.data).distinct)
-            found[key(setting, name, label)] = elbo | scores | {"noise": float(posterior.corruption.std.mean())}
+            said = {"noise": float(posterior.corruption.std.mean()), "training seconds": seconds}
+            found[key(setting, name, label)] = elbo | scores | said
         results.put(found)
 
 

@@ -7,7 +7,7 @@ from unfade.paper.figures import examples
 from unfade.paper.settings import MNAR, TABLE_1
 from unfade.paper.study import WAYS, Results, Say, Setting, Study, fill, key, over_repeats
 
-PAPERS_NAME = {"MVAE": "MVAE", "MIWAE": "MIWAE", "TAE as printed": "TAE", "unfade, plain": "TAE", "unfade": "TAE"}
+PAPERS_NAME = {"MVAE": "MVAE", "MIWAE": "MIWAE", "TAE as printed": "TAE", "unfade": "TAE"}
 COLUMNS = ("ELBO", "energy score", "CRPS", "coverage", "PSNR")
 
 
