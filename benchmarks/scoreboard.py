@@ -1,4 +1,4 @@
-"""Methods side by side on real data: `python benchmarks/scoreboard.py tables|categories|images --data-dir FOLDER`.
+"""Methods side by side: `python benchmarks/scoreboard.py tables|categories|images|noise|toys --data-dir FOLDER`.
 
 Holes are cut into complete tables, the truth reaches the scorer only, all draw as often. Every cell (table, setting,
 seed, method) is a file under build/scoreboard; what is there is not run again, so several commands may work at
@@ -6,7 +6,8 @@ once (`--jobs`: so many of unfade's own cells at the same time, a thread each). 
 build/scoreboard as Markdown and as a picture. `categories`: tables with texts, further holes cut into them, scored on their
 categories by the share of draws that name the true one. `images`: MNIST, Fashion-MNIST and UCI HAR with noise of
 sd 0.1 known to all, with the networks, steps and variance floor of `unfade reproduce table1`, on rows that were trained on
-and on unseen ones; models are trained side by side, and a stopped run goes on.
+and on unseen ones; models are trained side by side, and a stopped run goes on. `noise`: the level that a default fit
+finds in MNIST and Fashion-MNIST. `toys`: two dimensions, beside the exact posterior.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -30,8 +32,10 @@ from scipy.stats import rankdata
 
 from unfade import Recoverer
 from unfade.corruption import mask_at_random, mask_given_others
+from unfade.demo import corrupt, toy
 from unfade.evaluation import evaluate
 from unfade.files import read_table
+from unfade.paper.datasets import load
 from unfade.paper.settings import SCHEDULES
 from unfade.paper.study import STOPPED, WAYS, Results, Setting, Study, fill
 from unfade.paper.study import key as name_of
@@ -330,6 +334,47 @@ def images(folder: Path, schedule: str, device: str, seeds: int, ways: list[str]
     return "\n".join(text)
 
 
+def noise(folder: Path, device: str) -> str:
+    """The level that a default fit learns on 10,000 images, half of the pixels missing, beside the true one."""
+    lines = ["| true sd | " + " | ".join(NOISY) + " |", "|---" * (len(NOISY) + 1) + "|"]
+    for level in (0.05, 0.1, 0.2):
+        cells = [_cell(f"noise-{data}-{level}", partial(_learned, folder, device, data, level)) for data in NOISY]
+        lines.append(f"| {level} | " + " | ".join(f"{c['sd']:.4f} ({c['seconds']:.0f} s)" for c in cells) + " |")
+    return "\n".join(lines)
+
+
+NOISY = ("mnist", "fashion-mnist")
+
+
+def _learned(folder: Path, device: str, data: str, level: float) -> dict[str, float]:
+    images = corrupt(load(data, folder).train[:10_000], 0.5, level, seed=0)
+    started = time.perf_counter()
+    rec = Recoverer(noise="learn", scaling="joint-interval", device=device, random_state=0, verbose=0).fit(images)
+    return {"sd": float(rec.noise_), "seconds": time.perf_counter() - started}
+
+
+def toys(seeds: int) -> str:
+    """Energy distance to the exact posterior, mean and standard deviation over seeds."""
+    (RESULTS / "toys").mkdir(parents=True, exist_ok=True)
+    found = [_cell(f"toys-{seed}", lambda seed=seed: toy(RESULTS / "toys", seed, 0).scores) for seed in range(seeds)]
+    lines = ["| | energy distance to the exact posterior |", "|---|---|"]
+    for name in found[0]:
+        values = [scores[name] for scores in found]
+        lines.append(f"| {name} | {np.mean(values):.4f} ± {np.std(values, ddof=min(1, seeds - 1)):.4f} |")
+    return "\n".join(lines)
+
+
+def _cell(name: str, run: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """What was found earlier under this name, or else now."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        found = run()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_or_nothing(path) as part:
+            Path(part).write_text(json.dumps(found))
+    return json.loads(path.read_text())
+
+
 def _first(cells: list[dict[str, float]], score: str, ways: list[str]) -> str:
     """Who is first, with a mark where by less than two standard errors of the difference (as if rows differed).
 
@@ -410,7 +455,7 @@ def picture(names: list[str], settings: list[str], seeds: int, methods: list[str
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["tables", "categories", "images"])
+    parser.add_argument("what", choices=["tables", "categories", "images", "noise", "toys"])
     parser.add_argument("--data-dir", type=Path, help="folder with the tables as NAME.csv.gz")
     parser.add_argument("--tables", nargs="*", choices=[*TABLES, *CATEGORIES])
     parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=SETTINGS)
@@ -427,6 +472,10 @@ def main() -> None:
             chosen.data_dir, chosen.schedule, chosen.device, chosen.seeds, chosen.methods or list(FOR_IMAGES), chosen.only
         )
         (RESULTS / f"images-{chosen.schedule}.md").write_text(text)
+        return print(text)
+    if chosen.what in ("noise", "toys"):
+        text = toys(chosen.seeds) if chosen.what == "toys" else noise(chosen.data_dir, chosen.device)
+        (RESULTS / f"{chosen.what}.md").write_text(text)
         return print(text)
     numbers = chosen.what == "tables"
     names = chosen.tables or list(TABLES if numbers else CATEGORIES)

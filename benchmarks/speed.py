@@ -29,9 +29,9 @@ from unfade.architectures import PAPER, Architecture, architecture_for
 from unfade.corruption import GaussianNoise
 from unfade.drawing import draw_blocks
 from unfade.evaluation import evaluate
-from unfade.methods import Task
 from unfade.objectives import MIWAE, PaperTAE
 from unfade.observations import Observations
+from unfade.recipes import Task
 from unfade.stepping import Stepper, Trained
 from unfade.training import TrainingConfig, scoped_seed
 

@@ -5,8 +5,9 @@ import torch
 from unfade import Architecture, GaussianNoise, TrainingConfig
 from unfade.corruption import mask_window
 from unfade.drawing import draw_blocks
-from unfade.methods import Task, fit_method
+from unfade.methods import fit_method
 from unfade.randomness import generator_normals
+from unfade.recipes import Task
 
 generator = torch.Generator().manual_seed(0)
 factors = torch.randn(2000, 3, generator=generator)

@@ -7,7 +7,8 @@ from unfade import InvalidData
 from unfade.architectures import Architecture
 from unfade.corruption import GaussianNoise
 from unfade.evaluation import evaluate, reconstruction_elbo
-from unfade.methods import Task, fit_method
+from unfade.methods import fit_method
+from unfade.recipes import Task
 from unfade.scores import coverage_due, crps, energy_distance, energy_score
 from unfade.training import TrainingConfig
 

@@ -9,9 +9,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from unfade.architectures import Architecture
 from unfade.corruption import GaussianNoise
 from unfade.drawing import draw_blocks
-from unfade.methods import Task, fit_method
+from unfade.methods import fit_method
 from unfade.models import PriorLVM
 from unfade.objectives import TAE
+from unfade.recipes import Task
 from unfade.scores import covered, crps
 from unfade.training import TrainingConfig, train
 

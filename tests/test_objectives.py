@@ -9,11 +9,12 @@ from torch.distributions import Independent
 from unfade.architectures import Architecture
 from unfade.conditionals import Cells, Conditional
 from unfade.corruption import GaussianNoise
-from unfade.methods import Task, fit_method
+from unfade.methods import fit_method
 from unfade.models import PosteriorLVM
 from unfade.objectives import MIWAE, MVAE, PaperTAE, Predictive, hide_share
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
+from unfade.recipes import Task
 from unfade.training import TrainingConfig, scoped_seed
 
 SMALL = Architecture(latent=2, hidden=(64, 64), decoder_hidden=(), skip=True, shared_variance=True)

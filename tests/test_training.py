@@ -8,8 +8,9 @@ from unfade import training, watching
 from unfade.architectures import Architecture
 from unfade.corruption import GaussianNoise
 from unfade.errors import InvalidData, TrainingFailed
-from unfade.methods import METHODS, Task, fit_many, fit_method
+from unfade.methods import METHODS, fit_many, fit_method
 from unfade.objectives import MIWAE, Bound, Objective, PaperTAE
+from unfade.recipes import Task
 from unfade.training import Run, TrainingConfig, batches, scoped_seed, train, train_many
 from unfade.watching import train_watched
 

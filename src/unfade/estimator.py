@@ -34,10 +34,11 @@ from unfade.door import matched, model_space, with_limits
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
-from unfade.methods import METHODS, Task, fit_ensembles, members_for, refine_for, training_for
+from unfade.methods import METHODS, fit_ensembles, members_for, refine_for, training_for
 from unfade.observations import Observations, as_observations
 from unfade.packing import packed, unpacked
 from unfade.progress import progress_bar
+from unfade.recipes import Task
 from unfade.recording import recording
 from unfade.spaces import ModelSpace
 from unfade.tables import Column, Container, open_container

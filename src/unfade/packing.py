@@ -11,9 +11,9 @@ from torch import Tensor
 from unfade.architectures import AnyArchitecture, Architecture, ConvArchitecture
 from unfade.corruption import Corruption, GaussianNoise, GrowingNoise
 from unfade.linear import LinearDecoder, blank_factors, linear_posterior
-from unfade.methods import build_posterior
 from unfade.models import Ensemble, PosteriorLVM
 from unfade.observations import Scaling
+from unfade.recipes import build_posterior
 from unfade.recording import Recording
 from unfade.spaces import ModelSpace
 from unfade.tables import Column

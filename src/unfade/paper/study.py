@@ -16,12 +16,13 @@ from unfade.corruption import GaussianNoise, mask_at_random, mask_window
 from unfade.drawing import draw_blocks
 from unfade.errors import InvalidFile
 from unfade.evaluation import reconstruction_elbos
-from unfade.methods import Task, fit_many
+from unfade.methods import fit_many
 from unfade.models import PosteriorLVM
 from unfade.observations import Observations
 from unfade.paper.datasets import LOADERS, Dataset, load
 from unfade.paper.settings import NOISE, Schedule
 from unfade.randomness import generator_normals
+from unfade.recipes import Task
 from unfade.scores import coverage_due, covered, crps, energy_score
 from unfade.storage import whole_or_nothing
 

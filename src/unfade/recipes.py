@@ -1,0 +1,247 @@
+"""Recipes: how each method trains, as generators that yield one stage after another and end with a posterior."""
+
+import copy
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from unfade.architectures import AnyArchitecture, ConvArchitecture
+from unfade.checkpoints import Checkpoint
+from unfade.corruption import Corruption
+from unfade.errors import InvalidData
+from unfade.models import PosteriorLVM, PriorLVM
+from unfade.objectives import (
+    MIWAE,
+    MVAE,
+    TAE,
+    ForwardKL,
+    Objective,
+    PaperTAE,
+    Predictive,
+    PredictiveCRPS,
+    hide_boxes,
+    hide_share,
+)
+from unfade.observations import Observations
+from unfade.training import History, OnStep, Run, TrainingConfig, scoped_seed
+from unfade.watching import HoldOut, Split, hold_out, hold_out_as
+
+NARROW = 64  # numbers up to which data count as narrow: among a few hundred candidates of z some fit y
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a recipe: what to train by what, for a share of the steps and of the time that is left.
+
+    watched: for as long as observed cells say that `hold` holds out, unless the number of steps is fixed; the steps it
+    took are what the shares of later stages refer to.
+    """
+
+    posterior: PosteriorLVM
+    objective: Objective
+    share: float = 1.0
+    time_share: float = 1.0
+    watched: bool = False
+    hold: HoldOut = hold_out
+
+
+Recipe = Generator[Stage, None, PosteriorLVM]
+
+
+@dataclass
+class Task:
+    """What every recipe is given: the data and settings; and what became of them.
+
+    refine: candidates that draws are chosen from, used where held-out cells are predicted. deadline: by
+    time.monotonic(); each stage takes its share of the time that is left. linear: whether a linear model may take
+    the place of networks. split, predicted: cells that were held out to find how long to train, and draws of their clean
+    values. checkpoint: keeps what training has reached.
+    """
+
+    obs: Observations
+    corruption: Corruption
+    architecture: AnyArchitecture
+    training: TrainingConfig
+    seed: int
+    refine: int = 0
+    fixed_steps: bool = False
+    deadline: float | None = None
+    on_step: OnStep | None = None
+    histories: list[History] = field(default_factory=list)
+    interrupted: bool = False
+    linear: bool = False
+    split: Split | None = None
+    predicted: Tensor | None = None
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def features(self) -> int:
+        """Number of entries of a sample."""
+        return self.obs.event_shape.numel()
+
+    def posterior(self, conditioned: bool = True, infer_noise: bool = False) -> PosteriorLVM:
+        """A fresh posterior on the data's device."""
+        posterior = build_posterior(self.architecture, self.features, self.corruption, conditioned, infer_noise, self.seed)
+        return posterior.to(self.obs.values)
+
+    def run_of(self, stage: Stage, now: float) -> Run:
+        """A stage that begins `now`, as `train_many` takes it."""
+        seconds = None if self.deadline is None else max(1e-3, stage.time_share * (self.deadline - now))
+        config = replace(self.training, steps=max(1, int(self.training.steps * stage.share)), max_seconds=seconds)
+        objective = stage.objective.to(self.obs.values)
+        return Run(stage.posterior, objective, self.obs, config, self.seed + len(self.histories))
+
+    def keep(self, histories: list[History]) -> None:
+        """Record what happened."""
+        self.histories += histories
+        self.interrupted = histories[-1].interrupted
+
+
+def build_posterior(
+    architecture: AnyArchitecture,
+    features: int,
+    corruption: Corruption,
+    conditioned: bool,
+    infer_noise: bool,
+    seed: int = 0,
+) -> PosteriorLVM:
+    """A posterior with fresh weights from `seed`."""
+    with scoped_seed(seed):
+        return PosteriorLVM(
+            architecture.encoder(2 * features),
+            architecture.decoder(features),
+            corruption,
+            conditioned,
+            architecture.decoder_sees,
+            architecture.unknowns(features) if infer_noise else None,
+        )
+
+
+def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective) -> Iterator[Stage]:
+    """A short first stage that finds the noise level, if it is to be learned, and freezes it for the rest.
+
+    Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
+    starts high and the decoder low, so that the noise falls to the smallest sd of any entry. Trained
+    on, it would go on falling as the networks begin to fit the noise itself.
+    """
+    noise = posterior.corruption
+    if noise.learned:
+        posterior.decoder.offset.fill_(2 * float((noise.std.detach() / 16).log().mean()))
+        share = max(0.1, min(1.0, 300 / max(1, task.training.steps)))  # the level needs some 300 steps to fall
+        yield Stage(posterior, objective, share, time_share=0.15)
+        noise.requires_grad_(False)
+
+
+def mvae(task: Task, conditioned: bool = False) -> Recipe:
+    """One stage by MVAE's bound."""
+    return (yield from _alone(task, task.posterior(conditioned), MVAE()))
+
+
+def miwae(task: Task, weights: int = 20, conditioned: bool = True) -> Recipe:
+    """One stage by the importance-weighted bound."""
+    return (yield from _alone(task, task.posterior(conditioned), MIWAE(weights)))
+
+
+def _alone(task: Task, posterior: PosteriorLVM, objective: Objective, time_share: float = 1.0) -> Recipe:
+    yield from _noise_stage(task, posterior, objective)
+    yield Stage(posterior, objective, time_share=time_share, watched=True, hold=_hold(task))
+    return posterior
+
+
+def paper_tae(
+    task: Task,
+    lam: float = 2.0,
+    C: float = 10.0,
+    penalty: str = "sample",
+    gamma_floor: float = 0.01,
+    gamma_start: float = 0.1,
+    gamma_end: float = 0.2,
+    infer_noise: bool = False,
+) -> Recipe:
+    """The paper's model with the settings of supplement C (gamma rises between 50,000 and 100,000 of 500,000 steps)."""
+    if penalty not in ("sample", "expectation"):
+        raise InvalidData(f"penalty must be 'sample' or 'expectation', got {penalty!r}.")
+    architecture, features = task.architecture, task.features
+    sees = architecture.decoder_sees
+    with scoped_seed(task.seed + 1):
+        inverter = architecture.encoder(3 * features if sees else features)
+        objective = PaperTAE(architecture.prior(features), inverter, sees, lam, C, penalty)
+    posterior = task.posterior(conditioned=False, infer_noise=infer_noise)
+    task.training = replace(task.training, warmup=(gamma_start, gamma_end, gamma_floor))
+    yield Stage(posterior, objective)
+    return posterior
+
+
+def tae(
+    task: Task,
+    weights: int = 8,
+    posterior: str = "auto",
+    posterior_weights: int = 20,
+    posterior_share: float = 0.15,
+    sharpness: float = 10.0,
+) -> Recipe:
+    """Noise; then, of wide data, a posterior by what it predicts; of others a prior, and after it one of POSTERIOR_STAGES.
+
+    posterior: "predictive", a stage's name, or "auto" (convolutional networks have the forward KL, as narrow data);
+    weights: of the prior's bound; sharpness: weight of the energy score.
+    """
+    if posterior == "auto":
+        narrow = task.features - task.corruption.categorical <= NARROW
+        posterior = "forward" if narrow or isinstance(task.architecture, ConvArchitecture) else "predictive"
+    if posterior == "predictive":
+        own = task.posterior()
+        own.own_prior = True
+        return (yield from _alone(task, own, Predictive(hide_share, sharpness)))
+    if posterior not in POSTERIOR_STAGES:
+        raise InvalidData(f"posterior must be one of {['auto', 'predictive', *POSTERIOR_STAGES]}, got {posterior!r}.")
+    model = yield from _alone(task, task.posterior(), MIWAE(weights), time_share=0.8)
+    return (yield from POSTERIOR_STAGES[posterior](task, model, posterior_weights, posterior_share))
+
+
+def seeing_tae(task: Task) -> Recipe:
+    """A decoder that sees y is no prior: its posterior is trained to predict observed pixels that are hidden from it."""
+    if not isinstance(task.architecture, ConvArchitecture):
+        raise InvalidData("Method 'tae' takes a decoder that sees y for images alone. Use decoder_sees=False.")
+    if not bool(task.corruption.exact.all()):
+        raise InvalidData("A decoder that sees y needs data without noise. Use decoder_sees=False, or noise=None.")
+    image = task.architecture.image
+    posterior = task.posterior(conditioned=False)
+    yield Stage(posterior, PredictiveCRPS(image, hide_boxes(image)), watched=True, hold=_hold(task))
+    return posterior
+
+
+def _hold(task: Task) -> HoldOut:
+    image = task.architecture.image if isinstance(task.architecture, ConvArchitecture) else None
+    return hold_out if image is None else hold_out_as(hide_boxes(image))
+
+
+def _forward_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> Recipe:
+    """The encoder follows the model's own posterior by the forward KL; the model stays."""
+    model.requires_grad_(False)
+    model.encoder.requires_grad_(True)
+    yield Stage(model, ForwardKL(weights), share)
+    return model
+
+
+def _bound_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> Recipe:
+    """The exact TAE bound, started from the model: prior and posterior part ways from there.
+
+    r and q(z_p|x) start fresh and are trained alone at first, else the loose bound would spoil the start.
+    """
+    with scoped_seed(task.seed + 1):
+        prior = PriorLVM(task.architecture.encoder(task.features), copy.deepcopy(model.decoder))
+        objective = TAE(prior, task.architecture.encoder(3 * task.features), weights)
+    posterior = copy.deepcopy(model)
+    posterior.model = model.requires_grad_(False)
+    parts = (posterior.encoder, posterior.decoder, prior.decoder)
+    for part in parts:
+        part.requires_grad_(False)
+    yield Stage(posterior, objective, share / 4, time_share=0.2)
+    for part in parts:
+        part.requires_grad_(True)
+    yield Stage(posterior, objective, share)
+    return posterior
+
+
+POSTERIOR_STAGES = {"forward": _forward_stage, "bound": _bound_stage}
