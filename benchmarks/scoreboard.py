@@ -301,6 +301,7 @@ def report(what: str, names: list[str], settings: list[str], seeds: int, methods
 
 
 FOR_IMAGES = {**WAYS, **STOPPED}
+NOISY = ("mnist", "fashion-mnist")
 IMAGES = [  # 10,000 rows that are trained on and recovered; or all, and unseen ones are recovered
     Setting(data, missing, 0, 10_000 if trained_on and data != "uci-har" else None, trained_on)
     for data in ("mnist", "fashion-mnist", "uci-har")
@@ -315,7 +316,8 @@ def images(folder: Path, schedule: str, device: str, seeds: int, ways: list[str]
     only: a pattern of the settings to run, all where empty.
     """
     study = Study(SCHEDULES[schedule], folder, torch.device(device), together=15)
-    results = Results(RESULTS / f"images-{schedule}", json.loads(json.dumps(asdict(study.schedule))))
+    said = {"ways": {name: asdict(way) for name, way in FOR_IMAGES.items()}, "schedule": asdict(study.schedule)}
+    results = Results(RESULTS / f"images-{schedule}", json.loads(json.dumps(said)))
     masks = [replace(setting, mask=seed) for seed in range(1, seeds) for setting in IMAGES if setting.data == "mnist"]
     settings = [setting for setting in (*IMAGES, *masks) if re.search(only, str(setting))]
     label = f"lim {study.architecture.width:.0f}"
@@ -338,25 +340,22 @@ def noise(folder: Path, device: str) -> str:
     """The level that a default fit learns on 10,000 images, half of the pixels missing, beside the true one."""
     lines = ["| true sd | " + " | ".join(NOISY) + " |", "|---" * (len(NOISY) + 1) + "|"]
     for level in (0.05, 0.1, 0.2):
-        cells = [_cell(f"noise-{data}-{level}", partial(_learned, folder, device, data, level)) for data in NOISY]
+        cells = [_once(f"noise-{data}-{level}", partial(_learned, folder, device, data, level)) for data in NOISY]
         lines.append(f"| {level} | " + " | ".join(f"{c['sd']:.4f} ({c['seconds']:.0f} s)" for c in cells) + " |")
     return "\n".join(lines)
 
 
-NOISY = ("mnist", "fashion-mnist")
-
-
 def _learned(folder: Path, device: str, data: str, level: float) -> dict[str, float]:
-    images = corrupt(load(data, folder).train[:10_000], 0.5, level, seed=0)
+    holed = corrupt(load(data, folder).train[:10_000], 0.5, level, seed=0)
     started = time.perf_counter()
-    rec = Recoverer(noise="learn", scaling="joint-interval", device=device, random_state=0, verbose=0).fit(images)
+    rec = Recoverer(noise="learn", scaling="joint-interval", device=device, random_state=0, verbose=0).fit(holed)
     return {"sd": float(rec.noise_), "seconds": time.perf_counter() - started}
 
 
 def toys(seeds: int) -> str:
     """Energy distance to the exact posterior, mean and standard deviation over seeds."""
     (RESULTS / "toys").mkdir(parents=True, exist_ok=True)
-    found = [_cell(f"toys-{seed}", lambda seed=seed: toy(RESULTS / "toys", seed, 0).scores) for seed in range(seeds)]
+    found = [_once(f"toys-{seed}", partial(_toy, seed)) for seed in range(seeds)]
     lines = ["| | energy distance to the exact posterior |", "|---|---|"]
     for name in found[0]:
         values = [scores[name] for scores in found]
@@ -364,7 +363,11 @@ def toys(seeds: int) -> str:
     return "\n".join(lines)
 
 
-def _cell(name: str, run: Callable[[], dict[str, float]]) -> dict[str, float]:
+def _toy(seed: int) -> dict[str, float]:
+    return toy(RESULTS / "toys", seed, 0).scores
+
+
+def _once(name: str, run: Callable[[], dict[str, float]]) -> dict[str, float]:
     """What was found earlier under this name, or else now."""
     path = RESULTS / f"{name}.json"
     if not path.exists():

@@ -188,6 +188,27 @@ def test_small_tables_have_several_members(table):
     assert members == [4, 2, 1, 1]
 
 
+def test_wide_data_are_trained_by_what_they_predict():
+    """More than 64 numbers a sample; what was trained decides whether draws are resampled."""
+    values = np.random.default_rng(0).normal(size=(30, 66))
+    values[:, 1] = np.round(values[:, 1])  # a column of values that occur again and again
+    frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(66)]).assign(kind=list("ab") * 15)
+    frame = frame.mask(np.random.default_rng(1).random(frame.shape) < 0.3)
+    rec = quick(refine="auto").fit(frame)
+    assert rec.posterior_.each[0].own_prior
+    assert rec._refine() == 0
+    assert set(rec.histories_[-1].terms) == {"value", "E", "K"}
+    filled = rec.transform(frame)
+    assert not filled.isna().any().any()
+    assert set(filled["kind"]) <= {"a", "b"}
+    numbers = quick(noise=0.1).fit(values[:, 2:])
+    assert "energy score" in numbers.histories_[-1].terms
+    forward = quick(refine="auto", settings={"posterior": "forward"}).fit(values)
+    assert (forward.posterior_.each[0].own_prior, forward._refine()) == (False, 200)
+    narrow = quick(refine="auto", settings={"posterior": "predictive"}).fit(values[:, :5])
+    assert (narrow.posterior_.each[0].own_prior, narrow._refine()) == (True, 0)
+
+
 def test_members_differ_and_are_scored_together(table, monkeypatch):
     scored, predict = [], Split.predict
     monkeypatch.setattr(methods, "LINEAR_TOLERANCE", 0.0)

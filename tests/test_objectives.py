@@ -15,6 +15,7 @@ from unfade.objectives import MIWAE, MVAE, PaperTAE, Predictive, hide_share
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
 from unfade.recipes import Task
+from unfade.scores import energy_score
 from unfade.training import TrainingConfig, scoped_seed
 
 SMALL = Architecture(latent=2, hidden=(64, 64), decoder_hidden=(), skip=True, shared_variance=True)
@@ -179,6 +180,17 @@ def test_the_energy_score_of_what_is_hidden():
     density = torch.distributions.Normal(0.5, 0.5).log_prob(one)
     assert found.terms["K"].abs().max() == 0
     assert float(found.value.mean()) == pytest.approx(float(density - 3 * crps), rel=0.01)
+
+
+def test_the_energy_score_is_that_of_hidden_entries_together():
+    """Of many draws it is what `energy_score` says; what is shown adds nothing."""
+    posterior = PosteriorLVM(Alike(2, 0.0, 1.0), Alike(3, 0.5, 0.3), GaussianNoise(0.4), conditioned=True)
+    values = torch.tensor([[1.0, -0.5, 9.0]]).expand(50_000, 3)
+    obs = Observations(values, torch.ones(50_000, 3, dtype=torch.bool))
+    hidden = torch.tensor([True, True, False]).expand(50_000, 3)
+    found = float(Predictive(lambda obs, normals: hidden)(posterior, obs, normals()).terms["energy score"].mean())
+    draws = 0.5 + 0.5 * torch.randn(2000, 1, 3, generator=torch.Generator().manual_seed(0))
+    assert found == pytest.approx(float(energy_score(draws, values[:1], hidden[:1]).mean()), rel=0.02)
 
 
 def test_any_share_is_hidden():

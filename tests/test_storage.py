@@ -26,7 +26,12 @@ def test_draws_after_loading_are_equal_bit_for_bit(tmp_path, method):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"noise": "infer", "method": "tae-paper"}, {"settings": {"posterior": "bound"}}, {"noise": "learn-by-column"}],
+    [
+        {"noise": "infer", "method": "tae-paper"},
+        {"settings": {"posterior": "bound"}},
+        {"settings": {"posterior": "predictive"}, "refine": 20},
+        {"noise": "learn-by-column"},
+    ],
 )
 def test_special_parts_are_stored(tmp_path, settings):
     table = small_table()

@@ -290,7 +290,9 @@ def reproduce(
     together: Annotated[int, typer.Option(min=1, help="Models trained side by side; more need more memory.")] = 30,
     data: Annotated[list[str] | None, typer.Option(help="Of table1: this data set; may be repeated.")] = None,
     way: Annotated[list[str] | None, typer.Option(help="Of table1, supp-mnar: this row; may be repeated.")] = None,
-    lim: Annotated[list[float] | None, typer.Option(help="Of table1, supp-mnar: this floor; may be repeated.")] = None,
+    lim: Annotated[
+        list[float] | None, typer.Option(min=0.1, help="Of table1, supp-mnar: this floor; may be repeated.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the settings and stop.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -309,8 +311,8 @@ def reproduce(
             out.say(json.dumps(settings, indent=1))
             return
         target = folder or Path(f"{name}-{schedule}")
-        only = {"data": data or (), "ways": way or (), "lims": lim or ()}
-        report = run(name, target, schedule, repeats, data_dir, device, not learn_noise, together, out.say, **only)
+        only = data or (), way or (), lim or ()
+        report = run(name, target, schedule, repeats, data_dir, device, not learn_noise, together, out.say, *only)
         out.say(f"\n{report}\nFolder: {target}")
 
 

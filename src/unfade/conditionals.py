@@ -76,8 +76,3 @@ class Gaussian(Conditional):
 def standard_normal(like: Tensor) -> Independent:
     """N(0, I) over the last axis, shaped and placed like a tensor."""
     return Independent(Cells(torch.zeros_like(like), torch.ones_like(like)), 1, validate_args=False)
-
-
-def standard_log_prob(z: Tensor) -> Tensor:
-    """log N(z; 0, I) over the last axis."""
-    return -0.5 * (z.square().sum(-1) + z.shape[-1] * log(2 * pi))

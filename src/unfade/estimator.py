@@ -38,7 +38,7 @@ from unfade.methods import METHODS, fit_ensembles, members_for, refine_for, trai
 from unfade.observations import Observations, as_observations
 from unfade.packing import packed, unpacked
 from unfade.progress import progress_bar
-from unfade.recipes import Task
+from unfade.recipes import Task, predicts
 from unfade.recording import recording
 from unfade.spaces import ModelSpace
 from unfade.tables import Column, Container, open_container
@@ -81,7 +81,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         for: networks tend to be too sure. Observed cells, categories and columns of a handful of values are left as
         they are, and so is all where training holds nothing out (`max_steps`, method "tae-paper").
     refine : "auto" or int
-        Candidates of z that a draw is chosen from by its weight; 0 for plain draws.
+        Candidates of z that a draw is chosen from by its weight; 0 for plain draws. "auto": 200 for methods "tae" and
+        "miwae", none for "tae" with more than 64 numbers a sample, for the other methods and for convolutional networks.
     max_steps : int or None
         Steps to train for. None: chosen by held-out observed cells, up to `training.steps`; all of them for method
         "tae-paper".
@@ -203,7 +204,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             architecture,
             replace(config, steps=int(self.max_steps or config.steps)),
             seed,
-            refine=self._refine(None, architecture, len(space.numbers)),
+            refine=self._refine(None, architecture, self._predicts(architecture, space)),
             fixed_steps=self.max_steps is not None,
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
             linear=self.method == "tae" and not (self.settings or self.architecture or space.limited or growing),
@@ -342,7 +343,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             if value is not None and not (isinstance(value, (int, float, np.number)) and value > 0):
                 raise InvalidData(f"{name} must be a positive number, or None to leave it open, got {value!r}.")
         self._members(1)
-        self._refine(None, PAPER, 1)
+        self._refine(None, PAPER, predictive=False)
         self._device()
 
     def _members(self, features: int) -> int:
@@ -367,16 +368,23 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return conv_architecture(network, obs.event_shape, paper or (self.method == "tae" and exact))
 
     def _refine(
-        self, refine: int | str | None = None, architecture: AnyArchitecture | None = None, numbers: int | None = None
+        self, refine: int | str | None = None, architecture: AnyArchitecture | None = None, predictive: bool | None = None
     ) -> int:
         refine, architecture = self.refine if refine is None else refine, architecture or self.architecture_
         if refine == "auto":
-            return refine_for(self.method, architecture, len(self.space_.numbers) if numbers is None else numbers)
+            if predictive is None:  # as the fit was
+                predictive = self.posterior_ is not None and self.posterior_.each[0].own_prior
+            return refine_for(self.method, architecture, predictive)
         if not isinstance(refine, (int, np.integer)) or refine < 0:
             raise InvalidData(f"refine must be 'auto' or a whole number of at least 0, got {refine!r}.")
         if refine and (self.method == "tae-paper" or architecture.decoder_sees):
             raise InvalidData("refine needs p(z), which method 'tae-paper' and decoders that see y have not. Use refine=0.")
         return int(refine)
+
+    def _predicts(self, architecture: AnyArchitecture, space: ModelSpace) -> bool:
+        """Whether the posterior is to be trained by what it predicts."""
+        posterior = (self.settings or {}).get("posterior", "auto")
+        return self.method == "tae" and predicts(posterior, architecture, len(space.numbers))
 
     def _door(self, X: Any, reset: bool) -> tuple[Observations, Container]:
         """The data, checked once, and the container to give results back in."""

@@ -32,13 +32,12 @@ def members_for(method: str, features: int) -> int:
     return METHODS[method].members if features <= NARROW else 1
 
 
-def refine_for(method: str, architecture: AnyArchitecture, numbers: int) -> int:
+def refine_for(method: str, architecture: AnyArchitecture, predictive: bool) -> int:
     """Candidates a draw is chosen from.
 
-    None where the decoder sees y, so is no prior, none for images' many z, and none where q(x|y) was trained by what it
-    predicts: its plain draws are better. numbers: features that are no category's.
+    None where the decoder sees y, so is no prior, none for images' many z, and none where q(x|y) is trained by what it
+    predicts: its plain draws are better.
     """
-    predictive = method == "tae" and numbers > NARROW
     none = architecture.decoder_sees or isinstance(architecture, ConvArchitecture) or predictive
     return 0 if none else METHODS[method].refine
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Independent, kl_divergence
 
-from unfade.conditionals import Conditional, reparametrise, standard_log_prob, standard_normal
+from unfade.conditionals import Conditional, reparametrise, standard_normal
 from unfade.corruption import Corruption
 from unfade.observations import Observations
 from unfade.randomness import Normals
@@ -51,6 +51,7 @@ class PosteriorLVM(nn.Module):
         conditioned: bool = True,
         decoder_sees: bool = False,
         unknowns: Conditional | None = None,
+        own_prior: bool = False,
     ):
         super().__init__()
         self.encoder = encoder
@@ -59,7 +60,7 @@ class PosteriorLVM(nn.Module):
         self.conditioned = conditioned
         self.decoder_sees = decoder_sees
         self.unknowns = unknowns
-        self.own_prior = False  # set where training has made q(z|nothing) the prior
+        self.own_prior = own_prior
         self.model: PosteriorLVM | None = None  # what resampling draws with; None: this one
 
     def latent(self, obs: Observations) -> Independent:
@@ -67,10 +68,10 @@ class PosteriorLVM(nn.Module):
         return self.encoder(obs.values, obs.observed.to(obs.values.dtype))
 
     def prior(self, obs: Observations, q: Independent) -> Independent:
-        """p(z), of the shape of q(z|y)."""
+        """p(z), of the shape of q(z|y), or one for all samples."""
         if not self.own_prior:
             return standard_normal(q.base_dist.loc)
-        nothing = torch.zeros_like(obs.values)
+        nothing = torch.zeros_like(obs.values[:1])
         return self.encoder(nothing, nothing)
 
     def decode(self, z: Tensor, obs: Observations) -> Independent:
@@ -98,7 +99,7 @@ class PosteriorLVM(nn.Module):
         p = self.prior(obs, q)
         numbers = normals(candidates, *q.base_dist.loc.shape)
         first = candidates - candidates // 4
-        z = torch.cat([reparametrise(q, numbers)[:first], reparametrise(p, numbers)[first:]])
+        z = torch.cat([reparametrise(q, numbers[:first]), reparametrise(p, numbers[first:])])
         prior, own = p.log_prob(z), q.log_prob(z)
         source = torch.logaddexp(own + log1p(-share), prior + log(share)) if share else own
         likelihood = self.corruption.marginal_log_prob(obs, self.decode(z, obs))
@@ -208,5 +209,5 @@ class PriorLVM(nn.Module):
         """Importance-weighted bound on log p(x), tight as `weights` grows."""
         q = self.encoder(x)
         z = reparametrise(q, normals(weights, *q.base_dist.loc.shape))
-        log_w = self.decoder(z).log_prob(x) + standard_log_prob(z) - q.log_prob(z)
+        log_w = self.decoder(z).log_prob(x) + standard_normal(z).log_prob(z) - q.log_prob(z)
         return log_w.logsumexp(0) - log(weights)

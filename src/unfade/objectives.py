@@ -174,9 +174,9 @@ class Predictive(Objective):
 
     The log score by its bound E_q(z|y) log p(y_h|z) - KL(q(z|y) || q(z|y_s)), y_s what is left of y; the energy score by
     two draws y', y'' of y_h given y_s. No distribution scores better by either, on average, than the true one. So q(x|y)
-    learns as a density of real data, from entries whose values are known: no p(z) has to be right, and an encoder that
-    remembers the noise in what it sees gains nothing. With all hidden the first is MVAE's bound, q(z|nothing) for p(z).
-    hide: which entries to hide; sharpness: w.
+    learns as a density of real data, from entries whose values are known: no p(z) has to be right, and to explain the
+    noise in what is seen is worth nothing. With all hidden the first is MVAE's bound, q(z|nothing) for p(z). hide: which
+    entries to hide; sharpness: w, 0 where entries are more than numbers with noise.
     """
 
     def __init__(self, hide: Hiding, sharpness: float = 10.0):
@@ -191,6 +191,8 @@ class Predictive(Objective):
         z = reparametrise(q, normals(*q.base_dist.loc.shape))
         E = posterior.corruption.marginal_log_prob(target, posterior.decode(z, shown))
         K = kl_divergence(q, q_s)
+        if not self.sharpness:
+            return Bound(E - K, {"E": E, "K": K})
 
         q_x = posterior.decode(reparametrise(q_s, normals(2, *z.shape)), shown)
         x = reparametrise(q_x, normals(*q_x.base_dist.loc.shape))

@@ -110,11 +110,11 @@ def _posterior(
             corruption = Recording(noise, space.features, space.model_steps(), space.groups)
         if linear:
             return linear_posterior(blank_factors(space.features), corruption)
-        return build_posterior(rec.architecture_, space.features, corruption, conditioned, infer_noise)
+        return build_posterior(rec.architecture_, space.features, corruption, conditioned, infer_noise, own_prior)
 
     ensemble = Ensemble([built() for _ in range(members)])
     for member in ensemble.each:
-        member.model, member.own_prior = built() if model else None, own_prior
+        member.model = built() if model else None
     ensemble.load_state_dict(state)
     return ensemble.requires_grad_(False).eval().to(rec._device())
 

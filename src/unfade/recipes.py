@@ -8,7 +8,7 @@ from torch import Tensor
 
 from unfade.architectures import AnyArchitecture, ConvArchitecture
 from unfade.checkpoints import Checkpoint
-from unfade.corruption import Corruption
+from unfade.corruption import Corruption, GaussianNoise
 from unfade.errors import InvalidData
 from unfade.models import PosteriorLVM, PriorLVM
 from unfade.objectives import (
@@ -27,7 +27,7 @@ from unfade.observations import Observations
 from unfade.training import History, OnStep, Run, TrainingConfig, scoped_seed
 from unfade.watching import HoldOut, Split, hold_out, hold_out_as
 
-NARROW = 64  # numbers up to which data count as narrow: among a few hundred candidates of z some fit y
+NARROW = 64  # numbers a sample up to which resampling works: of a few hundred candidates of z some fit y well
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class Task:
         """Number of entries of a sample."""
         return self.obs.event_shape.numel()
 
-    def posterior(self, conditioned: bool = True, infer_noise: bool = False) -> PosteriorLVM:
+    def posterior(self, conditioned: bool = True, infer_noise: bool = False, own_prior: bool = False) -> PosteriorLVM:
         """A fresh posterior on the data's device."""
-        posterior = build_posterior(self.architecture, self.features, self.corruption, conditioned, infer_noise, self.seed)
-        return posterior.to(self.obs.values)
+        kind = conditioned, infer_noise, own_prior
+        return build_posterior(self.architecture, self.features, self.corruption, *kind, self.seed).to(self.obs.values)
 
     def run_of(self, stage: Stage, now: float) -> Run:
         """A stage that begins `now`, as `train_many` takes it."""
@@ -104,6 +104,7 @@ def build_posterior(
     corruption: Corruption,
     conditioned: bool,
     infer_noise: bool,
+    own_prior: bool = False,
     seed: int = 0,
 ) -> PosteriorLVM:
     """A posterior with fresh weights from `seed`."""
@@ -115,6 +116,7 @@ def build_posterior(
             conditioned,
             architecture.decoder_sees,
             architecture.unknowns(features) if infer_noise else None,
+            own_prior,
         )
 
 
@@ -181,22 +183,28 @@ def tae(
     posterior_share: float = 0.15,
     sharpness: float = 10.0,
 ) -> Recipe:
-    """Noise; then, of wide data, a posterior by what it predicts; of others a prior, and after it one of POSTERIOR_STAGES.
+    """Noise; then, of wide data, a posterior by what it predicts; of others a prior, then a posterior of its own.
 
-    posterior: "predictive", a stage's name, or "auto" (convolutional networks have the forward KL, as narrow data);
-    weights: of the prior's bound; sharpness: weight of the energy score.
+    posterior: one of POSTERIORS; weights: of the prior's bound; sharpness: weight of the energy score, for numbers alone;
+    posterior_weights, posterior_share: of the last stage, its weights and how many steps it has.
     """
-    if posterior == "auto":
-        narrow = task.features - task.corruption.categorical <= NARROW
-        posterior = "forward" if narrow or isinstance(task.architecture, ConvArchitecture) else "predictive"
-    if posterior == "predictive":
-        own = task.posterior()
-        own.own_prior = True
-        return (yield from _alone(task, own, Predictive(hide_share, sharpness)))
-    if posterior not in POSTERIOR_STAGES:
-        raise InvalidData(f"posterior must be one of {['auto', 'predictive', *POSTERIOR_STAGES]}, got {posterior!r}.")
+    if posterior not in POSTERIORS:
+        raise InvalidData(f"posterior must be one of {', '.join(POSTERIORS)}, got {posterior!r}.")
+    if predicts(posterior, task.architecture, task.features - task.corruption.categorical):
+        objective = Predictive(hide_share, sharpness if isinstance(task.corruption, GaussianNoise) else 0.0)
+        return (yield from _alone(task, task.posterior(own_prior=True), objective))
     model = yield from _alone(task, task.posterior(), MIWAE(weights), time_share=0.8)
-    return (yield from POSTERIOR_STAGES[posterior](task, model, posterior_weights, posterior_share))
+    last = _bound_stage if posterior == "bound" else _forward_stage
+    return (yield from last(task, model, posterior_weights, posterior_share))
+
+
+POSTERIORS = ("auto", "predictive", "forward", "bound")
+
+
+def predicts(posterior: str, architecture: AnyArchitecture, numbers: int) -> bool:
+    """Whether a TAE's posterior is trained by what it predicts. numbers: features that are no category's."""
+    wide = numbers > NARROW and not isinstance(architecture, ConvArchitecture)
+    return posterior == "predictive" or (posterior == "auto" and wide)
 
 
 def seeing_tae(task: Task) -> Recipe:
@@ -242,6 +250,3 @@ def _bound_stage(task: Task, model: PosteriorLVM, weights: int, share: float) ->
         part.requires_grad_(True)
     yield Stage(posterior, objective, share)
     return posterior
-
-
-POSTERIOR_STAGES = {"forward": _forward_stage, "bound": _bound_stage}

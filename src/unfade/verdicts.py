@@ -367,8 +367,9 @@ def _latents(posterior: Ensemble | None, entered: Observations) -> list[Verdict]
     if posterior is None or posterior.each[0].decoder_sees:  # a decoder that sees y may do without
         return []
     with torch.no_grad():
-        means = posterior.each[0].latent(entered).base_dist.loc
-    active, count = int((means.var(0) > 0.01).sum()), means.shape[-1]
+        q = posterior.each[0].latent(entered)
+        means, unit = q.base_dist.loc, posterior.each[0].prior(entered, q).base_dist.scale.mean(0)
+    active, count = int(((means / unit).var(0) > 0.01).sum()), means.shape[-1]
     says = f"{active} of {count} latent variables carry something about a row."
     if active == 0:
         todo = "The model ignores what is seen: fit longer, or by method 'tae'."

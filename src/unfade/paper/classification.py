@@ -26,7 +26,7 @@ def fig6_classification(study: Study, results: Results, repeats: int, say: Say) 
     settings = [Setting(data, share, r) for data in ("mnist", "fashion-mnist") for share in SHARES for r in range(repeats)]
     for name in INPUTS:
         todo = [setting for setting in settings if _key(setting, name) not in results]
-        for group in study.groups(todo):
+        for group in study.groups(todo, alike=name in WAYS and WAYS[name].stopped):
             _measure(study, results, name, group, say)
     text = ["# Classification after recovery: 1,000 labels, votes of many draws", ""]
     for data in ("mnist", "fashion-mnist"):

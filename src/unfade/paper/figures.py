@@ -78,10 +78,10 @@ def examples(study: Study, results: Results, settings: list[Setting], picture: s
     """Mean and draws of the first test images; the scores beside."""
     lines, pictures = [], {}
     for setting in settings:
-        hidden = str(setting).split(", ")[1]
+        hidden = setting.hidden
         _, train = study.rows(setting, "train")
         clean, test = study.rows(setting, "test")
-        for name in SHOWN:
+        for name in [name for name in SHOWN if name in study.ways]:
             say(f"{name}, examples of {setting}")
             [posterior] = study.fit_way(WAYS[name], [train], [0])
             refined = WAYS[name].refined

@@ -51,16 +51,20 @@ def reproduce(
     noise_known: bool = True,
     together: int = 30,
     say: Say = print,
-    **only: Sequence[Any],
+    data: Sequence[str] = (),
+    ways: Sequence[str] = (),
+    lims: Sequence[float] = (),
 ) -> str:
     """Run an experiment into `folder`: settings.json, results.json, pictures, report.md. Answers the report.
 
-    A folder with results of the same settings is gone on with. together: models trained side by side. only: the data, ways
-    and lims that tables are limited to, as in `Study`; another time others may be added.
+    A folder with results of the same settings is gone on with. together: models trained side by side. data, ways,
+    lims: what tables are limited to, as in `Study`, where something is said; another time others may be added.
     """
     settings = describe(name, schedule, repeats, noise_known)
     where = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else torch.device(device)
-    study = Study(SCHEDULES[schedule], data_dir, where, noise_known=noise_known, together=together, **_checked(only))
+    study = Study(
+        SCHEDULES[schedule], data_dir, where, noise_known=noise_known, together=together, **_only(data, ways, lims)
+    )
     results = Results(folder, settings)
     text = EXPERIMENTS[name].run(study, results, settings["repeats"], say)
     machine = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
@@ -71,12 +75,12 @@ def reproduce(
     return report
 
 
-def _checked(only: dict[str, Sequence[Any]]) -> dict[str, Any]:
+def _only(data: Sequence[str], ways: Sequence[str], lims: Sequence[float]) -> dict[str, Any]:
     """What a table is limited to, where something was said."""
-    for given, known in ((only.get("data"), LOADERS), (only.get("ways"), WAYS)):
-        if unknown := [name for name in given or () if name not in known]:
+    for given, known in ((data, LOADERS), (ways, WAYS)):
+        if unknown := [name for name in given if name not in known]:
             raise InvalidData(f"Expected some of {', '.join(known)}; got {', '.join(unknown)}.")
-    return {name: tuple(values) for name, values in only.items() if values}
+    return {name: tuple(said) for name, said in (("data", data), ("ways", ways), ("lims", lims)) if said}
 
 
 def describe(name: str, schedule: str, repeats: int | None, noise_known: bool) -> dict[str, Any]:
@@ -89,5 +93,12 @@ def describe(name: str, schedule: str, repeats: int | None, noise_known: bool) -
     if repeats is not None and usual is None:
         raise InvalidData(f"{name} is not repeated: expected no number of repeats, got {repeats}.")
     asked = repeats or (1 if schedule == "quick" else usual or 1)
-    content = {"experiment": name, "what": EXPERIMENTS[name].what, "repeats": asked, "noise known": noise_known}
+    meaning = {way: asdict(how) for way, how in WAYS.items()}
+    content = {
+        "ways": meaning,
+        "experiment": name,
+        "what": EXPERIMENTS[name].what,
+        "repeats": asked,
+        "noise known": noise_known,
+    }
     return json.loads(json.dumps({**content, "schedule": {"name": schedule, **asdict(SCHEDULES[schedule])}}))

@@ -42,10 +42,14 @@ class Setting:
     rows: int | None = None
     trained_on: bool = False
 
+    @property
+    def hidden(self) -> str:
+        """What cannot be seen, in words."""
+        return "window" if self.missing is None else f"{self.missing:.0%} missing"
+
     def __str__(self) -> str:
-        hidden = "window" if self.missing is None else f"{self.missing:.0%} missing"
         rows = "" if self.rows is None else f", {self.rows} rows"
-        return f"{self.data}, {hidden}, mask {self.mask}{rows}" + (", trained on" if self.trained_on else "")
+        return f"{self.data}, {self.hidden}, mask {self.mask}{rows}" + (", trained on" if self.trained_on else "")
 
 
 @dataclass(frozen=True)
@@ -119,9 +123,14 @@ class Study:
         settings: Sequence[dict[str, Any]] | None = None,
         stopped: bool = False,
     ) -> list[PosteriorLVM]:
-        """Posteriors of one method, one for each set of observations, side by side."""
+        """Posteriors of one method, one for each set of observations, side by side.
+
+        stopped: as in `Way`. Entries are held out during 0.7 of the steps at most; the rest is for training on all of them.
+        """
+        training = self.schedule.training
+        training = replace(training, steps=max(1, int(0.7 * training.steps))) if stopped else training
         tasks = [
-            Task(obs, self._noise(), self.architecture, self.schedule.training, seed, fixed_steps=not stopped)
+            Task(obs, self._noise(), self.architecture, training, seed, fixed_steps=not stopped)
             for obs, seed in zip(data, seeds, strict=True)
         ]
         posteriors = fit_many(method, tasks, settings or [{}] * len(tasks))
@@ -250,9 +259,7 @@ def fill(
 ) -> None:
     """Train and score what is not among the results yet, method by method, as many models side by side as fit."""
     for method, stopped in dict.fromkeys((known[name].method, known[name].stopped) for name in names):
-        ways = {
-            name: way for name, way in known.items() if name in names and (way.method, way.stopped) == (method, stopped)
-        }
+        ways = {name: known[name] for name in names if (known[name].method, known[name].stopped) == (method, stopped)}
         todo = [s for s in settings if any(key(s, name, label) not in results for name in ways)]
         models = list(dict.fromkeys(replace(setting, trained_on=False) for setting in todo))  # scored on one part or both
         for group in study.groups(models, alike=stopped):

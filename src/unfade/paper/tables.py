@@ -34,7 +34,10 @@ def mnar(study: Study, results: Results, repeats: int, say: Say) -> str:
     for lim in study.lims:
         label = _fill(study, results, settings, lim, say)
         text += [f"## {label}", "", *_rows(study, results, settings, label, papers), ""]
-    return "\n".join([*text, examples(study, results, settings[:1], "window.png", say)])
+    picture = "window.png"
+    if not (results.folder / picture).exists():
+        text.append(examples(study, results, settings[:1], picture, say))
+    return "\n".join(text)
 
 
 def _fill(study: Study, results: Results, settings: Sequence[Setting], lim: float, say: Say) -> str:
