@@ -5,9 +5,9 @@ seed, method) is a file under build/scoreboard; what is there is not run again, 
 once (`--jobs`: so many of unfade's own cells at the same time, a thread each). `--report` writes what was run to
 build/scoreboard as Markdown and as a picture. `categories`: tables with texts, further holes cut into them, scored on their
 categories by the share of draws that name the true one. `images`: MNIST, Fashion-MNIST and UCI HAR with noise of
-sd 0.1 known to all, with the networks, steps and variance floor of `unfade reproduce table1`, on rows that were trained on
-and on unseen ones; models are trained side by side, and a stopped run goes on. `noise`: the level that a default fit
-finds in MNIST and Fashion-MNIST. `toys`: two dimensions, beside the exact posterior.
+sd 0.1 known to all, with the steps of `unfade reproduce table1` and the networks of a default fit, on rows that were
+trained on and on unseen ones; models are trained side by side, and a stopped run goes on. `noise`: the level that a
+default fit finds in MNIST and Fashion-MNIST. `toys`: two dimensions, beside the exact posterior.
 """
 
 import argparse
@@ -31,6 +31,7 @@ import torch
 from scipy.stats import rankdata
 
 from unfade import Recoverer
+from unfade.architectures import architecture_for
 from unfade.corruption import mask_at_random, mask_given_others
 from unfade.demo import corrupt, toy
 from unfade.evaluation import evaluate
@@ -315,7 +316,7 @@ def images(folder: Path, schedule: str, device: str, seeds: int, ways: list[str]
 
     only: a pattern of the settings to run, all where empty.
     """
-    study = Study(SCHEDULES[schedule], folder, torch.device(device), together=15)
+    study = Study(SCHEDULES[schedule], folder, torch.device(device), architecture_for(60_000, 784), together=15)
     said = {"ways": {name: asdict(way) for name, way in FOR_IMAGES.items()}, "schedule": asdict(study.schedule)}
     results = Results(RESULTS / f"images-{schedule}", json.loads(json.dumps(said)))
     masks = [replace(setting, mask=seed) for seed in range(1, seeds) for setting in IMAGES if setting.data == "mnist"]

@@ -194,17 +194,18 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         space = model_space(obs, container.columns or (), scaling, self.noise, self.bounds, mixed, images)
         self._say_what_is_not_modelled(space, container.columns or ())
         method, members = METHODS[self.method], self._members(space.features)
-        config = self.training or training_for(self.method, members, len(obs), space.features if images else None)
         corruption, settings = self._corruption(space)
         architecture = conv or self.architecture or method.architecture
         architecture = architecture or architecture_for(len(obs), int(space.modelled.sum()))
+        predictive, pixels = self._predicts(architecture, space), space.features if images else None
+        config = self.training or training_for(self.method, members, len(obs), pixels, predictive)
         task = Task(
             space.enter(obs).to(self._device()),
             corruption,
             architecture,
             replace(config, steps=int(self.max_steps or config.steps)),
             seed,
-            refine=self._refine(None, architecture, self._predicts(architecture, space)),
+            refine=self._refine(None, architecture, predictive),
             fixed_steps=self.max_steps is not None,
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
             linear=self.method == "tae" and not (self.settings or self.architecture or space.limited or growing),

@@ -130,8 +130,9 @@ def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective) -> I
     noise = posterior.corruption
     if noise.learned:
         posterior.decoder.offset.fill_(2 * float((noise.std.detach() / 16).log().mean()))
-        share = max(0.1, min(1.0, 300 / max(1, task.training.steps)))  # the level needs some 300 steps to fall
-        yield Stage(posterior, objective, share, time_share=0.15)
+        steps = task.training.steps
+        taken = min(steps, max(300, min(500, steps // 10)))  # the level needs some 300 to fall
+        yield Stage(posterior, objective, taken / steps, time_share=0.15)
         noise.requires_grad_(False)
 
 
