@@ -31,6 +31,7 @@ ORDER = [
     "stepping",
     "training",
     "watching",
+    "recipes",
     "methods",
     "drawing",
     "draws",

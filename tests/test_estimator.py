@@ -190,9 +190,9 @@ def test_small_tables_have_several_members(table):
 
 def test_wide_data_are_trained_by_what_they_predict():
     """More than 64 numbers a sample; what was trained decides whether draws are resampled."""
-    values = np.random.default_rng(0).normal(size=(30, 66))
+    values = np.random.default_rng(0).normal(size=(30, 70))
     values[:, 1] = np.round(values[:, 1])  # a column of values that occur again and again
-    frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(66)]).assign(kind=list("ab") * 15)
+    frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(70)]).assign(kind=list("ab") * 15)
     frame = frame.mask(np.random.default_rng(1).random(frame.shape) < 0.3)
     rec = quick(refine="auto").fit(frame)
     assert rec.posterior_.each[0].own_prior
