@@ -460,7 +460,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["tables", "categories", "images", "noise", "toys"])
-    parser.add_argument("--data-dir", type=Path, help="folder with the tables as NAME.csv.gz")
+    parser.add_argument("--data-dir", type=Path, help="folder with the tables as NAME.csv.gz, or the paper's data sets")
     parser.add_argument("--tables", nargs="*", choices=[*TABLES, *CATEGORIES])
     parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=SETTINGS)
     parser.add_argument("--methods", nargs="*", choices=[*METHODS, "shares", *FOR_IMAGES])

@@ -183,6 +183,12 @@ def test_a_killed_run_goes_on_where_it_stopped(data_dir, tmp_path):
     assert before.items() <= after.items()
     assert after["seconds"] > seconds
     assert not any("lim 10: mvae" in line for line in lines)
+    lines.clear()
+    again = reproduce("supp-mnar", tmp_path, "quick", 1, data_dir, "cpu", say=lines.append)
+    assert not lines  # neither models nor the picture are made again, and the report still has them
+    assert "![](window.png)" in again
+    part = reproduce("supp-mnar", tmp_path, "quick", 1, data_dir, "cpu", ways=["MIWAE"])
+    assert "window.png" not in part
     with pytest.raises(InvalidFile, match="results of other settings"):
         reproduce("supp-mnar", tmp_path, "quick", 2, data_dir, "cpu")
 

@@ -91,7 +91,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     architecture : Architecture, ConvArchitecture or None
         Sizes of the networks, in place of `network`; None: chosen from the data (the paper's for `tae-paper`).
     training : TrainingConfig or None
-        Batch size, learning rate and the like; None: the defaults of `unfade.TrainingConfig`.
+        Batch size, learning rate and the like; None: the defaults of `unfade.TrainingConfig`, changed to suit the data
+        (method "tae" has up to twice the steps with more than 64 numbers a sample).
     settings : dict or None
         Settings of the method itself, such as ``{"weights": 20}`` or ``{"lam": 2, "C": 10}``.
     device : str

@@ -75,24 +75,26 @@ def _draw_curves(path: Path, shares: list[float], curves: dict[str, dict[str, li
 
 
 def examples(study: Study, results: Results, settings: list[Setting], picture: str, say: Say) -> str:
-    """Mean and draws of the first test images; the scores beside."""
-    lines, pictures = [], {}
+    """Mean and draws of the first test images; the scores beside. A picture that is there is not made again."""
+    if not (results.folder / picture).exists():
+        pictures = {}
+        for setting in settings:
+            _, train = study.rows(setting, "train")
+            clean, test = study.rows(setting, "test")
+            for name in SHOWN:
+                say(f"{name}, examples of {setting}")
+                [posterior] = study.fit_way(WAYS[name], [train], [0])
+                refined = WAYS[name].refined
+                results.put({f"{setting.hidden}; {name}": study.scores(posterior, clean, test, refined)})
+                drawn = _draws(posterior, test[:4], study.schedule.refine if refined else 0)
+                pictures[f"{setting.hidden}\n{name}"] = (_with_holes(test[:4]), drawn, clean[:4].cpu())
+        _draw_examples(results.folder / picture, pictures, study.dataset("mnist").image or (28, 28))
+    lines = ["| | | PSNR | energy score |", "|---|---|---|---|"]
     for setting in settings:
-        hidden = setting.hidden
-        _, train = study.rows(setting, "train")
-        clean, test = study.rows(setting, "test")
-        for name in [name for name in SHOWN if name in study.ways]:
-            say(f"{name}, examples of {setting}")
-            [posterior] = study.fit_way(WAYS[name], [train], [0])
-            refined = WAYS[name].refined
-            scores = study.scores(posterior, clean, test, refined)
-            results.put({f"{hidden}; {name}": scores})
-            lines.append(f"| {hidden} | {name} | {scores['PSNR']:.2f} | {scores['energy score']:.3f} |")
-            drawn = _draws(posterior, test[:4], study.schedule.refine if refined else 0)
-            pictures[f"{hidden}\n{name}"] = (_with_holes(test[:4]), drawn, clean[:4].cpu())
-    _draw_examples(results.folder / picture, pictures, study.dataset("mnist").image or (28, 28))
-    head = ["| | | PSNR | energy score |", "|---|---|---|---|"]
-    return "\n".join(["# Means and draws of test images", "", *head, *lines, "", f"![]({picture})"])
+        for name in SHOWN:
+            scores = results[f"{setting.hidden}; {name}"]
+            lines.append(f"| {setting.hidden} | {name} | {scores['PSNR']:.2f} | {scores['energy score']:.3f} |")
+    return "\n".join(["# Means and draws of test images", "", *lines, "", f"![]({picture})"])
 
 
 def _draws(posterior: PosteriorLVM, obs: Observations, refine: int) -> Tensor:

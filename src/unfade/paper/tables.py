@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from unfade.paper.figures import examples
+from unfade.paper.figures import SHOWN, examples
 from unfade.paper.settings import MNAR, TABLE_1
 from unfade.paper.study import WAYS, Results, Say, Setting, Study, fill, key, over_repeats
 
@@ -34,9 +34,8 @@ def mnar(study: Study, results: Results, repeats: int, say: Say) -> str:
     for lim in study.lims:
         label = _fill(study, results, settings, lim, say)
         text += [f"## {label}", "", *_rows(study, results, settings, label, papers), ""]
-    picture = "window.png"
-    if not (results.folder / picture).exists():
-        text.append(examples(study, results, settings[:1], picture, say))
+    if set(SHOWN) <= set(study.ways):
+        text.append(examples(study, results, settings[:1], "window.png", say))
     return "\n".join(text)
 
 
