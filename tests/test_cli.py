@@ -218,6 +218,8 @@ def test_a_mixed_table_with_options_comes_back_as_it_was(tmp_path):
     [
         ["--kind", "depth"],
         ["--bounds", "depth=1"],
+        ["--bounds", "1"],
+        ["--bounds", "0:1", "--bounds", "depth=0:1"],
         ["--limit", "depth"],
         ["--limit", "depth<low"],
         ["--kind", "depth=deep"],

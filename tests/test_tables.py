@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch.distributions import Independent
 
 from unfade import DataNotice, InvalidData, Recoverer, tables
+from unfade.architectures import Architecture
 from unfade.conditionals import Cells
 from unfade.corruption import GaussianNoise
 from unfade.observations import Observations, as_observations
@@ -130,6 +131,28 @@ def test_what_was_not_there_at_fit(mixed):
     check_filled(mixed.iloc[[5]], rec.transform(mixed.iloc[[5]]))
 
 
+def test_networks_keep_within_bounds(tmp_path):
+    """Where both ends are known the means of p(x|z) stay between them, in the user's units; a saved model still does."""
+    rng = np.random.default_rng(1)
+    X = rng.random((200, 3)) * [1.0, 10.0, 1.0] + [5.0, 0.0, 0.0]
+    Y = np.where(rng.random(X.shape) < 0.3, np.nan, X + 0.1 * rng.normal(size=X.shape))
+    rec = quick(noise=0.1, bounds={0: (5, 6), 1: (0, 10), 2: (0, None)}).fit(Y)
+    rec.save(tmp_path / "m.unfade")
+    for each in (rec, Recoverer.load(tmp_path / "m.unfade")):
+        decoder = each.posterior_.each[0].decoder
+        far = 100 * torch.randn(500, each.architecture_.latent, generator=torch.Generator().manual_seed(0))
+        means = each.space_.scaling.undo(decoder(far).base_dist.loc)
+        assert means[:, 0].aminmax() == pytest.approx((5, 6), abs=1e-4)
+        assert means[:, 1].aminmax() == pytest.approx((0, 10), abs=1e-3)
+        assert means[:, 2].min() < -1
+        assert means[:, 2].max() > 2
+    one = quick(noise=0.1, bounds=(0, 10)).fit(Y)
+    assert torch.equal(one.space_.bounds, torch.tensor([[0.0] * 3, [10.0] * 3]).double())
+    assert not quick(noise=0.1, bounds={0: (5, None)}).fit(Y).architecture_.bounded
+    with pytest.raises(InvalidData, match="keeps within the data's bounds"):
+        quick(noise=0.1, architecture=Architecture(bounded=True)).fit(Y)
+
+
 def test_bounds_are_kept():
     rng = np.random.default_rng(1)
     X = np.abs(rng.normal(size=(60, 2)))
@@ -142,6 +165,12 @@ def test_bounds_are_kept():
         quick(bounds={"age": (0, 1)}).fit(X)
     with pytest.raises(InvalidData, match="a lower and a higher"):
         quick(bounds={0: (1, 0)}).fit(X)
+    with pytest.raises(InvalidData, match="must be a pair"):
+        quick(bounds=(0, 1, 2)).fit(X)
+    frame = pd.DataFrame({"n": X[:, 0], "kind": rng.choice(["a", "b", "c", "d"], 60)})
+    everywhere = quick(bounds=(0, 0.5)).fit(frame)  # of numbers: categories have no ends
+    assert everywhere.space_.bounds[:, 1].isinf().all()
+    assert float(everywhere.space_.bounds[1, 0]) == 0.5
 
 
 def test_values_that_occur_are_the_ones_that_are_drawn():

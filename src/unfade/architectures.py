@@ -18,7 +18,7 @@ class Architecture:
 
     width: log-variances stay within (-width/2, width/2). skip: a linear path beside each network.
     shared_variance: the decoder has one variance a column. decoder_sees: q(x|z,y) rather than q(x|z), for method
-    "tae-paper".
+    "tae-paper". bounded: the decoder's means keep within the data's bounds, (0, 1) unless said otherwise.
     """
 
     latent: int = 20
@@ -31,6 +31,7 @@ class Architecture:
     width: float = 20.0
     shared_variance: bool = False
     decoder_sees: bool = False
+    bounded: bool = False
 
     def encoder(self, inputs: int) -> Gaussian:
         """A density over z given `inputs` numbers."""
@@ -42,7 +43,7 @@ class Architecture:
         hidden = self.hidden if self.decoder_hidden is None else self.decoder_hidden
         outputs = features if self.shared_variance else 2 * features
         network = MLP(inputs, hidden, outputs, self.activation, self.skip)
-        return Gaussian(network, features, self.width, self.shared_variance)
+        return Gaussian(network, features, self.width, self.shared_variance, self.bounded)
 
     def prior(self, features: int) -> PriorLVM:
         """The paper's shallow prior: q(z_p|x) and p(x|z_p)."""
@@ -169,9 +170,9 @@ def conv_architecture(network: str, event_shape: Sequence[int], decoder_sees: bo
     return ConvArchitecture(image_of(event_shape), LARGE if network == "conv-large" else (5,), decoder_sees=decoder_sees)
 
 
-def architecture_for(samples: int, features: int) -> Architecture:
+def architecture_for(samples: int, features: int, bounded: bool = False) -> Architecture:
     """Sizes from the data: small nets for small tables, the paper's width for images and wide tables."""
     if features > 100:
-        return Architecture(latent=32, skip=True)
+        return Architecture(latent=32, skip=True, bounded=bounded)
     units, latent = (64, 8) if samples < 600 else (128, 16)
-    return Architecture(latent=min(latent, 2 * features), hidden=(units, units), skip=True)
+    return Architecture(latent=min(latent, 2 * features), hidden=(units, units), skip=True, bounded=bounded)

@@ -8,7 +8,7 @@ kept and written; at any other time nothing is written).
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -96,7 +96,7 @@ def _noise(text: str) -> Any:
 Noise = Annotated[str, typer.Option(help="none, learn, learn-by-column, learn-by-value, a number, one a column, or infer.")]
 Method = Annotated[str, typer.Option(help="tae, mvae, miwae or tae-paper (slow: 500,000 steps).")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Kind of a column: zip=category or note=excluded.")]
-Bounds = Annotated[list[str] | None, typer.Option(help="Least and largest value of a column: age=0:120.")]
+Bounds = Annotated[list[str] | None, typer.Option(help="Least and largest value of a column, age=0:120, or of all, 0:1.")]
 Limits = Annotated[list[str] | None, typer.Option("--limit", help="Detection limit of a column: 'lead<0.5'.")]
 Scale = Annotated[str, typer.Option(help="auto, variance, interval, joint-variance, joint-interval or none.")]
 Network = Annotated[str, typer.Option(help="auto, full, or for images conv (the paper's) or conv-large.")]
@@ -226,7 +226,7 @@ def _how(
         "method": method,
         "noise": _noise(noise),
         "kinds": dict(_split(text, "=", "--kind", "zip=category") for text in kinds or ()) or None,
-        "bounds": dict(map(_bounds, bounds or ())) or None,
+        "bounds": _bounds(bounds or ()),
         "limits": dict(map(_limit, limits or ())) or None,
         "scaling": None if scaling == "none" else scaling,
         "network": network,
@@ -323,13 +323,19 @@ def _split(text: str, mark: str, option: str, example: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _bounds(text: str) -> tuple[str, tuple[float | None, float | None]]:
-    name, ends = _split(text, "=", "--bounds", "age=0:120")
-    try:
-        low, high = (float(end) if end else None for end in ends.split(":"))
-    except ValueError:
-        raise InvalidData(f"--bounds takes age=0:120, or one end alone such as age=0:, got {text!r}.") from None
-    return name, (low, high)
+def _bounds(texts: Sequence[str]) -> Any:
+    """Pairs by column, one pair for all, or None."""
+    found: dict[str, tuple[float | None, float | None]] = {}
+    for text in texts:
+        name, _, ends = text.rpartition("=")
+        try:
+            low, high = (float(end) if end else None for end in ends.split(":"))
+        except ValueError:
+            raise InvalidData(f"--bounds takes age=0:120, age=0: (one end alone) or 0:1 (of all), got {text!r}.") from None
+        found[name.strip()] = low, high
+    if "" in found and len(found) > 1:
+        raise InvalidData(f"--bounds is of all columns, or of some by name, got {list(texts)}.")
+    return found.get("", found or None)
 
 
 def _limit(text: str) -> tuple[str, tuple[str, float]]:

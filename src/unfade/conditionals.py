@@ -23,9 +23,21 @@ class Cells(Normal):
         return self.loc + self.scale * normals
 
 
-def bounded(raw: Tensor, width: float) -> Tensor:
+def limited(raw: Tensor, width: float) -> Tensor:
     """A number in (-width/2, width/2) with slope 1 at 0, so that log-variances learn at the rate of means."""
     return width / 2 * torch.tanh(2 / width * raw)
+
+
+def within(raw: Tensor, ends: Tensor) -> Tensor:
+    """Numbers between ends (2, entries), as they are halfway between them; where an end is infinite, as they are.
+
+    >>> within(torch.tensor([-9.0, 0.5, 9.0, 9.0]), torch.tensor([[0.0, 0, 0, 0], [1, 1, 1, torch.inf]]))
+    tensor([0.0000, 0.5000, 1.0000, 9.0000])
+    """
+    low, span = ends[0], ends[1] - ends[0]
+    known = span.isfinite()
+    low, span = torch.where(known, low, 0.0), torch.where(known, span, 1.0)
+    return torch.where(known, low + span * torch.sigmoid(4 / span * (raw - low) - 2), raw)
 
 
 def reparametrise(density: Independent, normals: Tensor) -> Tensor:
@@ -40,6 +52,7 @@ class Conditional(nn.Module, ABC):
     """
 
     offset: Tensor
+    ends: Tensor | None
 
     @abstractmethod
     def forward(self, *condition: Tensor) -> Independent:
@@ -51,14 +64,22 @@ class Gaussian(Conditional):
 
     The log-variance stays within (-width/2, width/2): `width` is what the docs call the variance floor, and
     the ELBO of the truth hangs on it. With `shared_variance` there is one log-variance an entry, the same
-    for all conditions; the network then returns means only.
+    for all conditions; the network then returns means only. With `bounded`, means stay between `ends` (2, features).
     """
 
-    def __init__(self, network: nn.Module, features: int, width: float = 20.0, shared_variance: bool = False):
+    def __init__(
+        self,
+        network: nn.Module,
+        features: int,
+        width: float = 20.0,
+        shared_variance: bool = False,
+        bounded: bool = False,
+    ):
         super().__init__()
         self.network = network
         self.width = width
         self.register_buffer("offset", torch.zeros(()))
+        self.register_buffer("ends", torch.tensor([[0.0], [1.0]]).repeat(1, features) if bounded else None)
         # A parameter shared by all samples learns ten times faster: Adam steps in tens.
         self.raw_tens = nn.Parameter(torch.zeros(features)) if shared_variance else None
 
@@ -69,7 +90,9 @@ class Gaussian(Conditional):
             mean, raw = out.chunk(2, -1)
         else:
             mean, raw = out, (10 * self.raw_tens).expand(out.shape)
-        scale = (bounded(raw + self.offset, self.width) / 2).exp()
+        if self.ends is not None:
+            mean = within(mean, self.ends)
+        scale = (limited(raw + self.offset, self.width) / 2).exp()
         return Independent(Cells(mean, scale), 1, validate_args=False)
 
 

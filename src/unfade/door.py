@@ -16,7 +16,8 @@ from unfade.spaces import ModelSpace
 from unfade.tables import Column, Container, detection_limits
 
 Limits = dict[Any, tuple[str, float]]
-Bounds = dict[Any, tuple[float | None, float | None]]
+Pair = tuple[float | None, float | None]
+Bounds = dict[Any, Pair] | Pair  # of columns by name, or of all
 
 
 def with_limits(X: Any, obs: Observations, container: Container, limits: Limits | None) -> Observations:
@@ -88,9 +89,14 @@ def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Ten
     """Least and largest value of each entry, (2, entries)."""
     ends = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, entries)
     names: list[Any] = [column.name for column in columns] or list(range(entries))
+    if not isinstance(bounds, dict) and bounds is not None:  # of all numbers
+        known = [column.kind in ("number", "whole") for column in columns] or [True] * entries
+        bounds = {name: bounds for name, number in zip(names, known, strict=True) if number}
     for name, pair in (bounds or {}).items():
         if name not in names:
             raise InvalidData(f"bounds names {name!r}, which is no column. Columns are {names[:10]}.")
+        if len(pair) != 2:
+            raise InvalidData(f"bounds of {name!r} must be a pair such as (0, 1), got {pair!r}.")
         low, high = (far if end is None else float(end) for end, far in zip(pair, (-np.inf, np.inf), strict=True))
         if not low < high:
             raise InvalidData(f"bounds of {name!r} must be a lower and a higher number, got {pair!r}.")

@@ -21,6 +21,7 @@ from unfade import observations, storage
 from unfade.architectures import (
     PAPER,
     AnyArchitecture,
+    Architecture,
     ConvArchitecture,
     architecture_for,
     conv_architecture,
@@ -30,7 +31,7 @@ from unfade.architectures import (
 from unfade.cells import HeldOut
 from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption, GrowingNoise
-from unfade.door import matched, model_space, with_limits
+from unfade.door import Bounds, matched, model_space, with_limits
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
@@ -60,8 +61,10 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     kinds : dict or None
         Kinds of columns of a frame by name, where they are not as found: "number", "whole", "boolean", "date",
         "ordered", "category", or "excluded" (passed through as it is).
-    bounds : dict or None
-        Least and largest value of columns, by name (or number, for arrays): ``{"age": (0, 120)}``.
+    bounds : dict, pair or None
+        Least and largest value of columns, by name (or number, for arrays): ``{"age": (0, 120)}``; or one pair for all,
+        as of images: ``(0, 1)``. Never broken by a draw, and worth saying: where both ends are known, networks keep
+        within them too.
     limits : dict or None
         Detection limits of columns: with ``{"lead": ("<", 0.5)}`` all that is known of values up to 0.5 is that
         they lie below it. In frames, cells such as ``<0.5`` say it themselves.
@@ -138,7 +141,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         *,
         noise: Any = None,
         kinds: dict[str, str] | None = None,
-        bounds: dict[Any, tuple[float | None, float | None]] | None = None,
+        bounds: Bounds | None = None,
         limits: dict[Any, tuple[str, float]] | None = None,
         scaling: str | None = "auto",
         network: str = "auto",
@@ -197,7 +200,9 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         method, members = METHODS[self.method], self._members(space.features)
         corruption, settings = self._corruption(space)
         architecture = conv or self.architecture or method.architecture
-        architecture = architecture or architecture_for(len(obs), int(space.modelled.sum()))
+        architecture = architecture or architecture_for(len(obs), int(space.modelled.sum()), space.ends is not None)
+        if isinstance(architecture, Architecture) and architecture.bounded and space.ends is None:
+            raise InvalidData("A bounded architecture keeps within the data's bounds. Say them, such as bounds=(0, 1).")
         predictive, pixels = self._predicts(architecture, space), space.features if images else None
         config = self.training or training_for(self.method, members, len(obs), pixels, predictive)
         task = Task(
@@ -210,6 +215,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             fixed_steps=self.max_steps is not None,
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
             linear=self.method == "tae" and not (self.settings or self.architecture or space.limited or growing),
+            ends=space.ends,
         )
         if checkpoint is not None:
             said = {**self.get_params(deep=False), "random_state": seed, "verbose": 0, "device": self._device().type}

@@ -56,7 +56,8 @@ class Task:
     refine: candidates that draws are chosen from, used where held-out cells are predicted. deadline: by
     time.monotonic(); each stage takes its share of the time that is left. linear: whether a linear model may take
     the place of networks. split, predicted: cells that were held out to find how long to train, and draws of their clean
-    values. checkpoint: keeps what training has reached.
+    values. checkpoint: keeps what training has reached. ends: what the decoder's means stay between, (2, features), where
+    the architecture is bounded; None: 0 and 1.
     """
 
     obs: Observations
@@ -74,6 +75,7 @@ class Task:
     split: Split | None = None
     predicted: Tensor | None = None
     checkpoint: Checkpoint | None = None
+    ends: Tensor | None = None
 
     @property
     def features(self) -> int:
@@ -83,7 +85,10 @@ class Task:
     def posterior(self, conditioned: bool = True, infer_noise: bool = False, own_prior: bool = False) -> PosteriorLVM:
         """A fresh posterior on the data's device."""
         kind = conditioned, infer_noise, own_prior
-        return build_posterior(self.architecture, self.features, self.corruption, *kind, self.seed).to(self.obs.values)
+        built = build_posterior(self.architecture, self.features, self.corruption, *kind, self.seed)
+        if self.ends is not None and built.decoder.ends is not None:
+            built.decoder.ends.copy_(self.ends)
+        return built.to(self.obs.values)
 
     def run_of(self, stage: Stage, now: float) -> Run:
         """A stage that begins `now`, as `train_many` takes it."""

@@ -115,6 +115,12 @@ class ModelSpace:
         """The unit of each number, in the user's units."""
         return self.scaling.scale[self.numbers]
 
+    @property
+    def ends(self) -> Tensor | None:
+        """Least and largest value of each feature in model space, (2, features); None where no feature has both."""
+        ends = self.scaling[self.numbers].of(self.bounds[:, self.numbers]).float()
+        return ends if self.straight and bool(ends.isfinite().all(0).any()) else None
+
     def model_steps(self) -> dict[int, tuple[Tensor, Tensor]]:
         """For each stepped feature: where one value ends and the next begins, and the values; in model space."""
         place = {entry: feature for feature, entry in enumerate(self.numbers.tolist())}
