@@ -197,7 +197,7 @@ def test_wide_data_are_trained_by_what_they_predict():
     rec = quick(refine="auto").fit(frame)
     assert rec.posterior_.each[0].own_prior
     assert rec._refine() == 0
-    assert set(rec.histories_[-1].terms) == {"value", "E", "K"}
+    assert set(rec.histories_[-1].terms) == {"value", "E", "F", "K"}
     filled = rec.transform(frame)
     assert not filled.isna().any().any()
     assert set(filled["kind"]) <= {"a", "b"}

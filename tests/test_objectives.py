@@ -193,6 +193,24 @@ def test_the_energy_score_is_that_of_hidden_entries_together():
     assert found == pytest.approx(float(energy_score(draws, values[:1], hidden[:1]).mean()), rel=0.02)
 
 
+def test_the_encoder_learns_from_what_is_shown_by_a_share():
+    """fidelity scales the encoder's gradient of log p(y_s|z), not the value, nor the decoder's gradient."""
+    _, _, obs = make(50)
+    posterior = SMALL.encoder(2 * 8), SMALL.decoder(8)
+    posterior = PosteriorLVM(*posterior, GaussianNoise(0.3), own_prior=True)
+    hidden = hide_share(obs, normals(1))
+    found = {}
+    for fidelity in (0.0, 0.3, 1.0):
+        terms = Predictive(lambda obs, normals: hidden, 0.0, fidelity)(posterior, obs, normals()).terms
+        parts = [next(part.parameters()) for part in (posterior.encoder, posterior.decoder)]
+        found[fidelity] = [terms["F"].detach(), *torch.autograd.grad(terms["F"].sum(), parts, allow_unused=True)]
+    none, some, whole = found.values()
+    torch.testing.assert_close(none[0], whole[0])
+    assert float(none[1].abs().max()) == 0
+    torch.testing.assert_close(some[1], 0.3 * whole[1], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(some[2], whole[2], rtol=1e-4, atol=1e-6)
+
+
 def test_any_share_is_hidden():
     obs = Observations(torch.zeros(2000, 50), torch.ones(2000, 50, dtype=torch.bool))
     hidden = hide_share(obs, normals())

@@ -174,31 +174,34 @@ class Predictive(Objective):
 
     The log score by its bound E_q(z|y) log p(y_h|z) - KL(q(z|y) || q(z|y_s)), y_s what is left of y; the energy score by
     two draws y', y'' of y_h given y_s. No distribution scores better by either, on average, than the true one. So q(x|y)
-    learns as a density of real data, from entries whose values are known: no p(z) has to be right, and to explain the
-    noise in what is seen is worth nothing. With all hidden the first is MVAE's bound, q(z|nothing) for p(z). hide: which
-    entries to hide; sharpness: w, 0 where entries are more than numbers with noise.
+    learns as a density of real data, from entries whose values are known: no p(z) has to be right. With all hidden the
+    first is MVAE's bound, q(z|nothing) for p(z). log p(y_s|z) is added, for the decoder to learn from all there is; the
+    encoder is told of it by the share `fidelity` only, as it would also learn to pass on the noise in what it sees.
+    hide: which entries to hide; sharpness: w, 0 where entries are more than numbers with noise.
     """
 
-    def __init__(self, hide: Hiding, sharpness: float = 10.0):
+    def __init__(self, hide: Hiding, sharpness: float = 10.0, fidelity: float = 0.3):
         super().__init__()
-        self.hide, self.sharpness = hide, sharpness
+        self.hide, self.sharpness, self.fidelity = hide, sharpness, fidelity
 
     def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
-        """A bound on the log-density of what is hidden, less its energy score."""
+        """A bound on the log-density of what is hidden, with that of what is shown, less its energy score."""
         hidden = obs.observed & posterior.corruption.whole(self.hide(obs, normals))
         shown, target = obs.only(~hidden), obs.only(hidden)
         q, q_s = posterior.latent(obs), posterior.latent(shown)
         z = reparametrise(q, normals(*q.base_dist.loc.shape))
+        damped = self.fidelity * z + (1 - self.fidelity) * z.detach()  # the same z, with less of a gradient
         E = posterior.corruption.marginal_log_prob(target, posterior.decode(z, shown))
+        F = posterior.corruption.marginal_log_prob(shown, posterior.decode(damped, shown))
         K = kl_divergence(q, q_s)
         if not self.sharpness:
-            return Bound(E - K, {"E": E, "K": K})
+            return Bound(E + F - K, {"E": E, "F": F, "K": K})
 
         q_x = posterior.decode(reparametrise(q_s, normals(2, *z.shape)), shown)
         x = reparametrise(q_x, normals(*q_x.base_dist.loc.shape))
         first, second = posterior.corruption.corrupt(x, hidden, normals).values.unbind(0)
         S = (_distance(first, target.values) + _distance(second, target.values) - _distance(first, second)) / 2
-        return Bound(E - K - self.sharpness * S, {"E": E, "K": K, "energy score": S})
+        return Bound(E + F - K - self.sharpness * S, {"E": E, "F": F, "K": K, "energy score": S})
 
 
 def _distance(first: Tensor, second: Tensor) -> Tensor:

@@ -188,16 +188,18 @@ def tae(
     posterior_weights: int = 20,
     posterior_share: float = 0.15,
     sharpness: float = 10.0,
+    fidelity: float = 0.3,
 ) -> Recipe:
     """Noise; then, of wide data, a posterior by what it predicts; of others a prior, then a posterior of its own.
 
-    posterior: one of POSTERIORS; weights: of the prior's bound; sharpness: weight of the energy score, for numbers alone;
+    posterior: one of POSTERIORS; weights: of the prior's bound; sharpness, fidelity: of `Predictive`;
     posterior_weights, posterior_share: of the last stage, its weights and how many steps it has.
     """
     if posterior not in POSTERIORS:
         raise InvalidData(f"posterior must be one of {', '.join(POSTERIORS)}, got {posterior!r}.")
     if predicts(posterior, task.architecture, task.features - task.corruption.categorical):
-        objective = Predictive(hide_share, sharpness if isinstance(task.corruption, GaussianNoise) else 0.0)
+        plain = isinstance(task.corruption, GaussianNoise)
+        objective = Predictive(hide_share, sharpness if plain else 0.0, fidelity)
         return (yield from _alone(task, task.posterior(own_prior=True), objective))
     model = yield from _alone(task, task.posterior(), MIWAE(weights), time_share=0.8)
     last = _bound_stage if posterior == "bound" else _forward_stage
