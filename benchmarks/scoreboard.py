@@ -5,20 +5,17 @@ seed, method) is a file under build/scoreboard; what is there is not run again, 
 once (`--jobs`: so many of unfade's own cells at the same time, a thread each). `--report` writes what was run to
 build/scoreboard as Markdown and as a picture. `categories`: tables with texts, further holes cut into them, scored on their
 categories by the share of draws that name the true one. `images`: MNIST, Fashion-MNIST and UCI HAR with noise of
-sd 0.1 known to all, with the steps of `unfade reproduce table1` and the networks of a default fit, on rows that were
-trained on and on unseen ones; models are trained side by side, and a stopped run goes on. `noise`: the level that a
+sd 0.1 known to all, with the networks of a default fit (`images.py`). `noise`: the level that a
 default fit finds in MNIST and Fashion-MNIST. `toys`: two dimensions, beside the exact posterior.
 """
 
 import argparse
 import json
 import multiprocessing
-import re
 import resource
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -28,18 +25,16 @@ import numpy as np
 import pandas as pd
 import peers
 import torch
+from images import FOR_IMAGES, images
 from scipy.stats import rankdata
 
 from unfade import Recoverer
-from unfade.architectures import architecture_for
 from unfade.corruption import mask_at_random, mask_given_others
 from unfade.demo import corrupt, toy
 from unfade.evaluation import evaluate
 from unfade.files import read_table
 from unfade.paper.datasets import load
 from unfade.paper.settings import SCHEDULES
-from unfade.paper.study import STOPPED, WAYS, Results, Setting, Study, fill
-from unfade.paper.study import key as name_of
 from unfade.storage import whole_or_nothing
 
 DRAWS = 20
@@ -301,40 +296,7 @@ def report(what: str, names: list[str], settings: list[str], seeds: int, methods
     return "\n".join([*text, agreement(names, settings, seeds)])
 
 
-FOR_IMAGES = {**WAYS, **STOPPED}
 NOISY = ("mnist", "fashion-mnist")
-IMAGES = [  # 10,000 rows that are trained on and recovered; or all, and unseen ones are recovered
-    Setting(data, missing, 0, 10_000 if trained_on and data != "uci-har" else None, trained_on)
-    for data in ("mnist", "fashion-mnist", "uci-har")
-    for missing in (0.2, 0.5, 0.8)
-    for trained_on in (True, False)
-]
-
-
-def images(folder: Path, schedule: str, device: str, seeds: int, ways: list[str], only: str) -> str:
-    """Run what is not among the results yet, and say who is first where. Seeds beyond the first: MNIST alone.
-
-    only: a pattern of the settings to run, all where empty.
-    """
-    study = Study(SCHEDULES[schedule], folder, torch.device(device), architecture_for(60_000, 784), together=15)
-    said = {"ways": {name: asdict(way) for name, way in FOR_IMAGES.items()}, "schedule": asdict(study.schedule)}
-    results = Results(RESULTS / f"images-{schedule}", json.loads(json.dumps(said)))
-    masks = [replace(setting, mask=seed) for seed in range(1, seeds) for setting in IMAGES if setting.data == "mnist"]
-    settings = [setting for setting in (*IMAGES, *masks) if re.search(only, str(setting))]
-    label = f"lim {study.architecture.width:.0f}"
-    fill(study, results, settings, label, print, ways, FOR_IMAGES)
-    text = [f"Schedule {schedule}, {label}, {study.schedule.draws} draws, {study.schedule.scored} rows.", ""]
-    for score in ("energy score", "CRPS", "coverage", "ELBO", "training seconds", "drawing seconds"):
-        text += [f"| {score} | " + " | ".join(ways) + " | first |", "|---" * (len(ways) + 2) + "|"]
-        for setting in settings:
-            cells = [results[name_of(setting, way, label)] for way in ways]
-            text.append(
-                f"| {setting} | "
-                + " | ".join(f"{cell[score]:.4g}" for cell in cells)
-                + f" | {_first(cells, score, ways)} |"
-            )
-        text.append("")
-    return "\n".join(text)
 
 
 def noise(folder: Path, device: str) -> str:
@@ -377,26 +339,6 @@ def _once(name: str, run: Callable[[], dict[str, float]]) -> dict[str, float]:
         with whole_or_nothing(path) as part:
             Path(part).write_text(json.dumps(found))
     return json.loads(path.read_text())
-
-
-def _first(cells: list[dict[str, float]], score: str, ways: list[str]) -> str:
-    """Who is first, with a mark where by less than two standard errors of the difference (as if rows differed).
-
-    The ELBO is that of q(x|y) before any resampling: of a model's two ways to draw, the plain one counts.
-    """
-    if score == "coverage":
-        return f"due {cells[0]['coverage due']:.3f}"
-    if score.endswith("seconds"):
-        return ""
-    counted = [i for i, way in enumerate(ways) if score != "ELBO" or not FOR_IMAGES[way].refined]
-    order = sorted(counted, key=lambda i: -cells[i][score] if score == "ELBO" else cells[i][score])
-    if len(order) < 2:
-        return ""
-    first, second = (cells[i] for i in order[:2])
-    clear = abs(first[score] - second[score]) > 2 * np.hypot(
-        *(cell[f"{score}'s standard error"] for cell in (first, second))
-    )
-    return ways[order[0]] + ("" if clear else " (by less than two standard errors)")
 
 
 def _mean_line(key: str, names: list[str], setting: str, seeds: int, methods: list[str]) -> str:
@@ -467,16 +409,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="cpu", help="of unfade's own methods")
-    parser.add_argument("--schedule", default="equal", choices=list(SCHEDULES), help="of images")
+    parser.add_argument("--schedule", default="board", choices=list(SCHEDULES), help="of images")
     parser.add_argument("--only", default="", help="of images: a pattern of settings, such as 'mnist, 50%%'")
-    parser.add_argument("--report", action="store_true", help="write tables of what was run")
+    parser.add_argument("--report", action="store_true", help="run nothing, write tables of what was run")
     chosen = parser.parse_args()
     if chosen.what == "images":
-        text = images(
-            chosen.data_dir, chosen.schedule, chosen.device, chosen.seeds, chosen.methods or list(FOR_IMAGES), chosen.only
-        )
-        (RESULTS / f"images-{chosen.schedule}.md").write_text(text)
-        return print(text)
+        methods, where = chosen.methods or list(FOR_IMAGES), RESULTS / f"images-{chosen.schedule}"
+        how = chosen.data_dir, chosen.schedule, chosen.device, chosen.seeds, methods, chosen.only, where
+        return print(images(*how, run=not chosen.report))
     if chosen.what in ("noise", "toys"):
         text = toys(chosen.seeds) if chosen.what == "toys" else noise(chosen.data_dir, chosen.device)
         (RESULTS / f"{chosen.what}.md").write_text(text)

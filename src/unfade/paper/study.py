@@ -87,6 +87,7 @@ class Study:
     """Where and how an experiment runs: schedule, folder of data, device, networks, noise known to all or learned.
 
     data, ways, lims: what tables are limited to; a lim is the width of the interval that log-variances stay within.
+    by_row: whether scores of single rows are kept beside their means, for methods to be compared row by row.
     """
 
     schedule: Schedule
@@ -98,6 +99,7 @@ class Study:
     data: Sequence[str] = tuple(LOADERS)
     ways: Sequence[str] = tuple(WAYS)
     lims: Sequence[float] = (10.0, 20.0)
+    by_row: bool = False
 
     def rows(self, setting: Setting, part: str) -> tuple[Tensor, Observations]:
         """Clean rows of the "train" or "test" part and their observations, on the device."""
@@ -160,7 +162,7 @@ class Study:
 
     def scores(
         self, posterior: PosteriorLVM, clean: Tensor, obs: Observations, refined: bool, columns: Tensor | None = None
-    ) -> dict[str, float]:
+    ) -> dict[str, Any]:
         """Energy score, CRPS, coverage and PSNR on the missing entries of the first `scored` rows.
 
         columns: those that count; None: all. Coverage leaves out entries that hardly vary in what was observed:
@@ -179,7 +181,13 @@ class Study:
             totals["squares"] += float((drawn.mean(0) - target).square()[missing].sum())
             totals["covered"] += float(covered(drawn, target, 0.9)[missing & vary].sum())
         cells, energy, total = float(counted.sum()), torch.cat(energies).double(), torch.cat(each).double()
+        by_row = {"energy score": energy, "CRPS": total * (len(some) / cells)}
         return {
+            **(
+                {"by row": {name: [round(v, 6) for v in rows.tolist()] for name, rows in by_row.items()}}
+                if self.by_row
+                else {}
+            ),
             "energy score": float(energy.mean()),
             "energy score's standard error": float(energy.std() / len(some) ** 0.5),
             "CRPS": float(total.sum()) / cells,
