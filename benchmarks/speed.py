@@ -1,7 +1,8 @@
-"""How fast unfade is: ratios measured in one run. `python benchmarks/speed.py step many draws small large growth memory`.
+"""How fast unfade is: ratios in one run. `python benchmarks/speed.py step wide many draws small large growth memory`.
 
 step: a plain eager loop with torch.optim.Adam against the shipped step, at the paper's sizes (784 entries, 400
-units, 20 latents, batch 20) and at those of a small table; many: models side by side; draws: rows a minute,
+units, 20 latents, batch 20) and at those of a small table; wide: a step of each method as the scoreboard of wide data
+trains it (784 entries, batch 200), eager and compiled; many: models side by side; draws: rows a minute,
 plain and refined; small, large: a whole fit and 20 draws beside two peers, with CRPS on the missing cells, on UCI's
 concrete table (--data-dir: a folder with concrete.csv.gz) and on one of 20,000 x 20; growth: seconds when rows,
 columns and draws double; memory: the most anonymous memory that a fit on a million rows and 20 draws into a
@@ -17,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +31,7 @@ from unfade.architectures import PAPER, Architecture, architecture_for
 from unfade.corruption import GaussianNoise
 from unfade.drawing import draw_blocks
 from unfade.evaluation import evaluate
-from unfade.objectives import MIWAE, PaperTAE
+from unfade.objectives import MIWAE, MVAE, Objective, PaperTAE, Predictive, hide_share
 from unfade.observations import Observations
 from unfade.recipes import Task
 from unfade.stepping import Stepper, Trained
@@ -134,6 +136,31 @@ def step(device: str) -> dict[str, float]:
             seconds = time.perf_counter() - started
             steps = 1000 if device == "cuda" else 50
             result[f"{size}: shipped step, {said} (in {seconds:.0f} s)"] = timed(planned(stepper), steps, device)
+    return result
+
+
+def wide(device: str) -> dict[str, float]:
+    """Microseconds a step of each method, one model of the networks of a default fit."""
+    networks = architecture_for(SAMPLES, ENTRIES, bounded=True)
+
+    def build(objective: Callable[[], Objective], seed: int, device: str) -> tuple[Trained, Observations]:
+        _, obs = paper_model(seed, device)
+        posterior = Task(obs, GaussianNoise(0.1), networks, TrainingConfig(), seed).posterior()
+        return Trained(posterior, objective().to(device)), obs
+
+    objectives: dict[str, Callable[[], Objective]] = {
+        "MVAE": MVAE,
+        "MIWAE, 20 weights": MIWAE,
+        "TAE as printed": lambda: PaperTAE(networks.prior(ENTRIES), networks.encoder(ENTRIES)),
+        "unfade": lambda: Predictive(hide_share),
+    }
+    result = {}
+    for compiled in (False, True):
+        for name, objective in objectives.items():
+            stepper = stepper_of(1, device, partial(build, objective), batch=200)
+            said = stepper.accelerate(compile=compiled)
+            result[f"{name}, {said}"] = timed(planned(stepper), 1000 if device == "cuda" else 20, device)
+            del stepper
     return result
 
 
@@ -276,7 +303,7 @@ def _peak() -> Iterator[list[float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["step", "many", "draws", "small", "large", "growth", "memory"], nargs="+")
+    parser.add_argument("what", choices=["step", "wide", "many", "draws", "small", "large", "growth", "memory"], nargs="+")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--data-dir", type=Path, default=Path("."))
     arguments = parser.parse_args()
