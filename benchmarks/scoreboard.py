@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 import peers
 import torch
-from images import FOR_IMAGES, images
+from images import FOR_IMAGES, SCHEDULES, images
 from scipy.stats import rankdata
 
 from unfade import Recoverer
@@ -34,7 +34,6 @@ from unfade.demo import corrupt, toy
 from unfade.evaluation import evaluate
 from unfade.files import read_table
 from unfade.paper.datasets import load
-from unfade.paper.settings import SCHEDULES
 from unfade.storage import whole_or_nothing
 
 DRAWS = 20

@@ -145,7 +145,7 @@ def wide(device: str) -> dict[str, float]:
 
     def build(objective: Callable[[], Objective], seed: int, device: str) -> tuple[Trained, Observations]:
         _, obs = paper_model(seed, device)
-        posterior = Task(obs, GaussianNoise(0.1), networks, TrainingConfig(), seed).posterior()
+        posterior = Task(obs, GaussianNoise(0.1), networks, TrainingConfig(), seed).posterior(own_prior=True)
         return Trained(posterior, objective().to(device)), obs
 
     objectives: dict[str, Callable[[], Objective]] = {
@@ -160,7 +160,6 @@ def wide(device: str) -> dict[str, float]:
             stepper = stepper_of(1, device, partial(build, objective), batch=200)
             said = stepper.accelerate(compile=compiled)
             result[f"{name}, {said}"] = timed(planned(stepper), 1000 if device == "cuda" else 20, device)
-            del stepper
     return result
 
 

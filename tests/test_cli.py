@@ -213,12 +213,20 @@ def test_a_mixed_table_with_options_comes_back_as_it_was(tmp_path):
     assert max(value for value in draws["n"].to_pylist()) <= 39
 
 
+def test_bounds_may_be_those_of_all_numbers(csv, tmp_path):
+    done = run("recover", csv, "-o", tmp_path / "o.csv", "--bounds", "-0.5:0.5", "--noise", "0.1", *FAST)
+    assert done.exit_code == 0, done.output
+    table = read_table(tmp_path / "o.csv")
+    assert max(abs(value) for column in table.columns for value in column.to_pylist()) <= 0.5
+
+
 @pytest.mark.parametrize(
     "options",
     [
         ["--kind", "depth"],
         ["--bounds", "depth=1"],
         ["--bounds", "1"],
+        ["--bounds", "=0:1"],
         ["--bounds", "0:1", "--bounds", "depth=0:1"],
         ["--limit", "depth"],
         ["--limit", "depth<low"],

@@ -2,13 +2,16 @@
 
 import gzip
 import hashlib
+import importlib.util
 import io
 import json
 import struct
+import sys
 import urllib.request
 import zipfile
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -240,6 +243,40 @@ def test_scores_are_those_of_the_evaluation(data_dir):
     inside = covered(drawn, clean[:10], 0.9)[counted].double().mean()
     assert found["coverage"] == pytest.approx(float(inside))
     assert found["coverage due"] == pytest.approx(expected.coverage_due)
+
+
+def test_scores_of_rows_make_up_the_score(data_dir):
+    setting = Setting("mnist", 0.5)
+    runs = study.Study(SCHEDULES["quick"], data_dir, torch.device("cpu"), by_row=True)
+    _, train = runs.rows(setting, "train")
+    clean, obs = runs.rows(setting, "test")
+    scores = runs.scores(runs.fit("mvae", [train], [0])[0], clean, obs, refined=False)
+    for name, rows in scores["by row"].items():
+        assert len(rows) == min(len(obs), runs.schedule.scored)
+        assert np.mean(rows) == pytest.approx(scores[name], rel=1e-4)
+
+
+def test_who_is_first_is_decided_row_by_row():
+    """Differences that hold in every row count, however much rows differ; others are a tie. A lone method is not first."""
+    file = Path(__file__).parents[1] / "benchmarks" / "images.py"
+    spec = importlib.util.spec_from_file_location("images_scoreboard", file)
+    images = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = images
+    spec.loader.exec_module(images)
+    rows = np.random.default_rng(0).normal(10, 3, 200)
+
+    def cell(masks):
+        means = {"CRPS": float(np.mean(list(masks.values()))), "ELBO": 1.0, "ELBO's standard error": 0.1}
+        return images.Cell(means, {mask: {"CRPS": list(values)} for mask, values in masks.items()})
+
+    others = {"MVAE": cell({0: rows, 1: rows}), "MIWAE": cell({0: rows + 1})}
+    assert images.first({"unfade": cell({0: rows - 0.1, 1: rows - 0.1}), **others}, "CRPS") == "unfade"
+    shaken = rows + 1e-3 * (-1) ** np.arange(200) - 1e-6
+    assert images.first({"unfade": cell({0: shaken}), **others}, "CRPS").endswith("a tie")
+        "a tie"
+    )
+    assert images.first({"unfade": cell({0: rows}), "unfade, resampled": cell({0: rows + 1})}, "CRPS") == ""
+    assert images.first({"unfade": cell({0: rows}), **others}, "ELBO").endswith("a tie")
 
 
 def test_rows_that_are_trained_on_can_be_scored(data_dir, monkeypatch):

@@ -20,6 +20,7 @@ from unfade.observations import Observations, as_observations
 from unfade.recording import Recording, interval_log_mass
 from unfade.spaces import ModelSpace
 from unfade.tables import open_container
+from unfade.training import TrainingConfig
 
 
 def quick(**parameters):
@@ -149,8 +150,39 @@ def test_networks_keep_within_bounds(tmp_path):
     one = quick(noise=0.1, bounds=(0, 10)).fit(Y)
     assert torch.equal(one.space_.bounds, torch.tensor([[0.0] * 3, [10.0] * 3]).double())
     assert not quick(noise=0.1, bounds={0: (5, None)}).fit(Y).architecture_.bounded
-    with pytest.raises(InvalidData, match="keeps within the data's bounds"):
+    with pytest.raises(InvalidData, match="needs bounds with both ends"):
         quick(noise=0.1, architecture=Architecture(bounded=True)).fit(Y)
+
+
+def test_bounds_far_from_the_data_leave_networks_alone():
+    """A map between wide bounds would begin far from the data; steps, logarithms and categories have maps of their own."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({
+        "near": rng.normal(100, 50, 300).clip(0, 300),
+        "far": rng.normal(100, 50, 300),
+        "stepped": rng.integers(0, 5, 300) / 2,
+        "skewed": np.exp(2 * rng.normal(size=300)),
+        "kind": rng.choice(["a", "b", "c"], 300),
+    })  # fmt: skip
+    frame.loc[:10, "near"] += 0.01 * rng.random(11)  # hardly a value occurs twice
+    ends = {"near": (-10, 310), "far": (0, 1e6), "stepped": (0, 2), "skewed": (0.001, 1e4)}
+    rec = quick(bounds=ends, max_steps=5).fit(frame)
+    found = dict(zip(["near", "far", "stepped", "skewed"], rec.space_.ends.T.isfinite().all(1).tolist(), strict=False))
+    assert found == {"near": True, "far": False, "stepped": False, "skewed": False}
+    assert rec.space_.ends.shape == (2, rec.space_.features)
+    assert quick(bounds={"far": (0, 1e6)}, max_steps=5).fit(frame).space_.ends is None
+
+
+def test_what_is_held_out_may_lie_beyond_the_bounds_by_its_noise():
+    """Bounds are those of clean values: of a column that is nearly always 0, half of the noisy ones lie below."""
+    rng = np.random.default_rng(0)
+    clean = np.where(rng.random((400, 3)) < 0.1, 1.0, 0.0)
+    noisy = clean + 0.1 * rng.normal(size=clean.shape)
+    noisy[rng.random(noisy.shape) < 0.2] = np.nan
+    rec = Recoverer(noise=0.1, bounds=(0, 1), training=TrainingConfig(steps=300), random_state=0, verbose=0).fit(noisy)
+    assert rec.held_out_.draws.min() < -0.1
+    assert rec.held_out_.covered().mean() > rec.held_out_.due() - 0.08
+    assert rec.sample(noisy, 5).values.min() >= 0
 
 
 def test_bounds_are_kept():

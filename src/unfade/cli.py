@@ -327,8 +327,10 @@ def _bounds(texts: Sequence[str]) -> Any:
     """Pairs by column, one pair for all, or None."""
     found: dict[str, tuple[float | None, float | None]] = {}
     for text in texts:
-        name, _, ends = text.rpartition("=")
+        name, named, ends = text.rpartition("=")
         try:
+            if named and not name.strip():
+                raise ValueError
             low, high = (float(end) if end else None for end in ends.split(":"))
         except ValueError:
             raise InvalidData(f"--bounds takes age=0:120, age=0: (one end alone) or 0:1 (of all), got {text!r}.") from None

@@ -23,15 +23,15 @@ class Cells(Normal):
         return self.loc + self.scale * normals
 
 
-def limited(raw: Tensor, width: float) -> Tensor:
+def squeezed(raw: Tensor, width: float) -> Tensor:
     """A number in (-width/2, width/2) with slope 1 at 0, so that log-variances learn at the rate of means."""
     return width / 2 * torch.tanh(2 / width * raw)
 
 
-def within(raw: Tensor, ends: Tensor) -> Tensor:
-    """Numbers between ends (2, entries), as they are halfway between them; where an end is infinite, as they are.
+def between(raw: Tensor, ends: Tensor) -> Tensor:
+    """Numbers brought between ends (2, entries): the identity, of slope 1, in the middle; and where an end is infinite.
 
-    >>> within(torch.tensor([-9.0, 0.5, 9.0, 9.0]), torch.tensor([[0.0, 0, 0, 0], [1, 1, 1, torch.inf]]))
+    >>> between(torch.tensor([-9.0, 0.5, 9.0, 9.0]), torch.tensor([[0.0, 0, 0, 0], [1, 1, 1, torch.inf]]))
     tensor([0.0000, 0.5000, 1.0000, 9.0000])
     """
     low, span = ends[0], ends[1] - ends[0]
@@ -52,7 +52,6 @@ class Conditional(nn.Module, ABC):
     """
 
     offset: Tensor
-    ends: Tensor | None
 
     @abstractmethod
     def forward(self, *condition: Tensor) -> Independent:
@@ -76,6 +75,7 @@ class Gaussian(Conditional):
         bounded: bool = False,
     ):
         super().__init__()
+        self.ends: Tensor | None
         self.network = network
         self.width = width
         self.register_buffer("offset", torch.zeros(()))
@@ -91,8 +91,8 @@ class Gaussian(Conditional):
         else:
             mean, raw = out, (10 * self.raw_tens).expand(out.shape)
         if self.ends is not None:
-            mean = within(mean, self.ends)
-        scale = (limited(raw + self.offset, self.width) / 2).exp()
+            mean = between(mean, self.ends)
+        scale = (squeezed(raw + self.offset, self.width) / 2).exp()
         return Independent(Cells(mean, scale), 1, validate_args=False)
 
 

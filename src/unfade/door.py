@@ -88,17 +88,22 @@ def model_space(
 def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Tensor:
     """Least and largest value of each entry, (2, entries)."""
     ends = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, entries)
-    names: list[Any] = [column.name for column in columns] or list(range(entries))
-    if not isinstance(bounds, dict) and bounds is not None:  # of all numbers
-        known = [column.kind in ("number", "whole") for column in columns] or [True] * entries
-        bounds = {name: bounds for name, number in zip(names, known, strict=True) if number}
+    if bounds is not None and not isinstance(bounds, dict):
+        numbers = [column.kind in ("number", "whole") for column in columns] or [True] * entries
+        ends[:, torch.tensor(numbers)] = _pair("all numbers", bounds)[:, None]
+        return ends
+    places: dict[Any, int] = {column.name: i for i, column in enumerate(columns)} or {i: i for i in range(entries)}
     for name, pair in (bounds or {}).items():
-        if name not in names:
-            raise InvalidData(f"bounds names {name!r}, which is no column. Columns are {names[:10]}.")
-        if len(pair) != 2:
-            raise InvalidData(f"bounds of {name!r} must be a pair such as (0, 1), got {pair!r}.")
-        low, high = (far if end is None else float(end) for end, far in zip(pair, (-np.inf, np.inf), strict=True))
-        if not low < high:
-            raise InvalidData(f"bounds of {name!r} must be a lower and a higher number, got {pair!r}.")
-        ends[:, names.index(name)] = torch.tensor([low, high], dtype=torch.float64)
+        if name not in places:
+            raise InvalidData(f"bounds names {name!r}, which is no column. Columns are {list(places)[:10]}.")
+        ends[:, places[name]] = _pair(repr(name), pair)
     return ends
+
+
+def _pair(of: str, pair: Any) -> Tensor:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise InvalidData(f"bounds of {of} must be a pair such as (0, 1), got {pair!r}.")
+    low, high = (far if end is None else float(end) for end, far in zip(pair, (-np.inf, np.inf), strict=True))
+    if not low < high:
+        raise InvalidData(f"bounds of {of} must be a lower and a higher number, got {pair!r}.")
+    return torch.tensor([low, high], dtype=torch.float64)

@@ -62,9 +62,9 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Kinds of columns of a frame by name, where they are not as found: "number", "whole", "boolean", "date",
         "ordered", "category", or "excluded" (passed through as it is).
     bounds : dict, pair or None
-        Least and largest value of columns, by name (or number, for arrays): ``{"age": (0, 120)}``; or one pair for all,
-        as of images: ``(0, 1)``. Never broken by a draw, and worth saying: where both ends are known, networks keep
-        within them too.
+        Least and largest value of columns, by name (or number, for arrays): ``{"age": (0, 120)}``; or one pair for all
+        numbers (no dates and categories), as of images: ``(0, 1)``. Never broken by a draw. Where both ends are known and
+        not far from the data, fully connected networks that are chosen here keep within them too.
     limits : dict or None
         Detection limits of columns: with ``{"lead": ("<", 0.5)}`` all that is known of values up to 0.5 is that
         they lie below it. In frames, cells such as ``<0.5`` say it themselves.
@@ -200,9 +200,13 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         method, members = METHODS[self.method], self._members(space.features)
         corruption, settings = self._corruption(space)
         architecture = conv or self.architecture or method.architecture
-        architecture = architecture or architecture_for(len(obs), int(space.modelled.sum()), space.ends is not None)
-        if isinstance(architecture, Architecture) and architecture.bounded and space.ends is None:
-            raise InvalidData("A bounded architecture keeps within the data's bounds. Say them, such as bounds=(0, 1).")
+        ends = space.ends
+        architecture = architecture or architecture_for(len(obs), int(space.modelled.sum()), ends is not None)
+        if isinstance(architecture, Architecture) and architecture.bounded and ends is None:
+            raise InvalidData(
+                "A bounded architecture needs bounds with both ends, near the data, of at least one column of numbers that "
+                f"hardly ever repeat. Say them, such as bounds=(0, 1), or leave `bounded` out; got {self.bounds!r}."
+            )
         predictive, pixels = self._predicts(architecture, space), space.features if images else None
         config = self.training or training_for(self.method, members, len(obs), pixels, predictive)
         task = Task(
@@ -215,7 +219,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             fixed_steps=self.max_steps is not None,
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
             linear=self.method == "tae" and not (self.settings or self.architecture or space.limited or growing),
-            ends=space.ends,
+            ends=ends,
         )
         if checkpoint is not None:
             said = {**self.get_params(deep=False), "random_state": seed, "verbose": 0, "device": self._device().type}
@@ -481,7 +485,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         given = obs[rows].only(~hidden)
 
         def cells(x: Tensor) -> np.ndarray:
-            drawn = [self.space_.leave(y[None], given, self._exact())[0][hidden] for y in split.observed(x, noise)]
+            exact, each = self._exact(), split.observed(x, noise)
+            drawn = [self.space_.leave(y[None], given, exact, noisy=True)[0][hidden] for y in each]
             return torch.stack(drawn).double().numpy()
 
         for half in () if self.widths_ is None else (rows % 2 == 0, rows % 2 == 1):

@@ -170,14 +170,14 @@ class ForwardKL(Objective):
 
 
 class Predictive(Objective):
-    """log q(y_h|y_s) - w (E|y' - y_h| - 1/2 E|y' - y''|): log score and energy score of entries y_h that are hidden.
+    """E + F - K - w (E|y' - y_h| - 1/2 E|y' - y''|): log score and energy score of entries y_h that are hidden, and F.
 
-    The log score by its bound E_q(z|y) log p(y_h|z) - KL(q(z|y) || q(z|y_s)), y_s what is left of y; the energy score by
+    E - K = E_q(z|y) log p(y_h|z) - KL(q(z|y) || q(z|y_s)) <= log q(y_h|y_s), y_s what is left of y; the energy score by
     two draws y', y'' of y_h given y_s. No distribution scores better by either, on average, than the true one. So q(x|y)
     learns as a density of real data, from entries whose values are known: no p(z) has to be right. With all hidden the
-    first is MVAE's bound, q(z|nothing) for p(z). log p(y_s|z) is added, for the decoder to learn from all there is; the
-    encoder is told of it by the share `fidelity` only, as it would also learn to pass on the noise in what it sees.
-    hide: which entries to hide; sharpness: w, 0 where entries are more than numbers with noise.
+    first is MVAE's bound, q(z|nothing) for p(z). F = log p(y_s|z) is no score of a prediction: it lets the decoder learn
+    from all there is. The encoder is told of it by the share `fidelity` only, as it would learn to pass on the noise in
+    what it sees. hide: which entries to hide; sharpness: w, 0 where entries are more than numbers with noise.
     """
 
     def __init__(self, hide: Hiding, sharpness: float = 10.0, fidelity: float = 0.3):
@@ -185,12 +185,12 @@ class Predictive(Objective):
         self.hide, self.sharpness, self.fidelity = hide, sharpness, fidelity
 
     def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
-        """A bound on the log-density of what is hidden, with that of what is shown, less its energy score."""
+        """A bound on the log-density of what is hidden less its energy score, and the log-density of what is shown."""
         hidden = obs.observed & posterior.corruption.whole(self.hide(obs, normals))
         shown, target = obs.only(~hidden), obs.only(hidden)
         q, q_s = posterior.latent(obs), posterior.latent(shown)
         z = reparametrise(q, normals(*q.base_dist.loc.shape))
-        damped = self.fidelity * z + (1 - self.fidelity) * z.detach()  # the same z, with less of a gradient
+        damped = z.detach() + self.fidelity * (z - z.detach())  # the same z, with less of a gradient
         E = posterior.corruption.marginal_log_prob(target, posterior.decode(z, shown))
         F = posterior.corruption.marginal_log_prob(shown, posterior.decode(damped, shown))
         K = kl_divergence(q, q_s)

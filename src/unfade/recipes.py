@@ -8,6 +8,7 @@ from torch import Tensor
 
 from unfade.architectures import AnyArchitecture, ConvArchitecture
 from unfade.checkpoints import Checkpoint
+from unfade.conditionals import Gaussian
 from unfade.corruption import Corruption, GaussianNoise
 from unfade.errors import InvalidData
 from unfade.models import PosteriorLVM, PriorLVM
@@ -86,8 +87,9 @@ class Task:
         """A fresh posterior on the data's device."""
         kind = conditioned, infer_noise, own_prior
         built = build_posterior(self.architecture, self.features, self.corruption, *kind, self.seed)
-        if self.ends is not None and built.decoder.ends is not None:
-            built.decoder.ends.copy_(self.ends)
+        decoder = built.decoder
+        if isinstance(decoder, Gaussian) and decoder.ends is not None and self.ends is not None:
+            decoder.ends.copy_(self.ends)
         return built.to(self.obs.values)
 
     def run_of(self, stage: Stage, now: float) -> Run:

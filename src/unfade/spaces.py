@@ -6,6 +6,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from unfade.conditionals import between
 from unfade.observations import AT_ONCE, Observations, Scaling, by_columns, interval, variance
 
 FAR = 1e3  # stands for infinity in model space, where an infinite number would spoil gradients
@@ -117,9 +118,18 @@ class ModelSpace:
 
     @property
     def ends(self) -> Tensor | None:
-        """Least and largest value of each feature in model space, (2, features); None where no feature has both."""
-        ends = self.scaling[self.numbers].of(self.bounds[:, self.numbers]).float()
-        return ends if self.straight and bool(ends.isfinite().all(0).any()) else None
+        """What means of features are to keep within, in model space, (2, features): infinite where it is nothing.
+
+        Of numbers that are no logarithms and have no steps, where both ends are known and not far from the data: a map to
+        wide bounds would begin far away. None where no feature has such ends.
+        """
+        ends = torch.tensor([[-torch.inf], [torch.inf]]).repeat(1, self.features)
+        numbers = self.numbers
+        known = self.scaling[numbers].of(self.bounds[:, numbers]).float()
+        free = ~self.scaling.logged[numbers] & torch.tensor([entry not in self.steps for entry in numbers.tolist()])
+        near = free & known.isfinite().all(0) & (between(torch.zeros(()), known).abs() <= 1)
+        ends[:, : len(numbers)] = torch.where(near, known, ends[:, : len(numbers)])
+        return ends if bool(near.any()) else None
 
     def model_steps(self) -> dict[int, tuple[Tensor, Tensor]]:
         """For each stepped feature: where one value ends and the next begins, and the values; in model space."""
@@ -178,11 +188,12 @@ class ModelSpace:
             mask[:, entry] = features[:, first]
         return mask.reshape(-1, *self.event_shape)
 
-    def leave(self, values: Tensor, obs: Observations, exact: Tensor) -> Tensor:
+    def leave(self, values: Tensor, obs: Observations, exact: Tensor, noisy: bool = False) -> Tensor:
         """Clean values (..., samples, features) in the user's units, (..., samples, *event).
 
         `obs` are the observations they belong to: where they are exact (one flag a number), or not
-        modelled, the observed values come back untouched.
+        modelled, the observed values come back untouched. noisy: values of entries that are not exact carry noise, which
+        no bounds hold for.
         """
         numbers = self.numbers
         full = self.fill.expand(*values.shape[:-1], len(self.fill)).clone()
@@ -193,10 +204,11 @@ class ModelSpace:
             full[..., entry] = known[torch.searchsorted((known[1:] + known[:-1]) / 2, full[..., entry].contiguous())]
         for entry, (first, last) in zip(self.levels, self.groups, strict=True):
             full[..., entry] = values[..., first:last].argmax(-1).double()
-        full = full.clamp(*self.bounds)
-        full = torch.where(self.whole, full.round(), full)
         keep = torch.ones_like(self.modelled)
         keep[numbers] = exact
+        clean = full.clamp(*self.bounds)
+        clean = torch.where(self.whole, clean.round(), clean)
+        full = torch.where(keep, clean, full) if noisy else clean
         flat = _flat(obs)
         full = torch.where(flat.observed & keep & ~flat.within(), flat.values.double(), full)
         return full.reshape(*values.shape[:-1], *self.event_shape)

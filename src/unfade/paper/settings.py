@@ -41,11 +41,6 @@ SCHEDULES = {
         TrainingConfig(steps=10_000, batch_size=200, learning_rate=5e-4),
         classified=TrainingConfig(steps=20_000, batch_size=100, learning_rate=5e-4),
     ),
-    # For scoreboards of many methods: fewer steps at a higher rate.
-    "board": Schedule(
-        TrainingConfig(steps=20_000, batch_size=200, learning_rate=1e-3),
-        TrainingConfig(steps=5_000, batch_size=200, learning_rate=1e-3),
-    ),
     # What two cores do in an hour for a few models.
     "short": Schedule(
         TrainingConfig(steps=5_000, batch_size=128, learning_rate=1e-3),
