@@ -273,8 +273,6 @@ def test_who_is_first_is_decided_row_by_row():
     assert images.first({"unfade": cell({0: rows - 0.1, 1: rows - 0.1}), **others}, "CRPS") == "unfade"
     shaken = rows + 1e-3 * (-1) ** np.arange(200) - 1e-6
     assert images.first({"unfade": cell({0: shaken}), **others}, "CRPS").endswith("a tie")
-        "a tie"
-    )
     assert images.first({"unfade": cell({0: rows}), "unfade, resampled": cell({0: rows + 1})}, "CRPS") == ""
     assert images.first({"unfade": cell({0: rows}), **others}, "ELBO").endswith("a tie")
 

@@ -127,8 +127,8 @@ def build_posterior(
         )
 
 
-def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective) -> Iterator[Stage]:
-    """A short first stage that finds the noise level, if it is to be learned, and freezes it for the rest.
+def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most: int) -> Iterator[Stage]:
+    """A short first stage of `most` steps that finds the noise level, if it is to be learned, and freezes it for the rest.
 
     Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
     starts high and the decoder low, so that the noise falls to the smallest sd of any entry. Trained
@@ -138,7 +138,7 @@ def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective) -> I
     if noise.learned:
         posterior.decoder.offset.fill_(2 * float((noise.std.detach() / 16).log().mean()))
         steps = task.training.steps
-        taken = min(steps, max(300, min(500, steps // 10)))  # the level needs some 300 to fall
+        taken = min(steps, max(300, min(most, steps // 10)))  # the level needs some 300 to fall
         yield Stage(posterior, objective, taken / steps, time_share=0.15)
         noise.requires_grad_(False)
 
@@ -153,8 +153,10 @@ def miwae(task: Task, weights: int = 20, conditioned: bool = True) -> Recipe:
     return (yield from _alone(task, task.posterior(conditioned), MIWAE(weights)))
 
 
-def _alone(task: Task, posterior: PosteriorLVM, objective: Objective, time_share: float = 1.0) -> Recipe:
-    yield from _noise_stage(task, posterior, objective)
+def _alone(
+    task: Task, posterior: PosteriorLVM, objective: Objective, time_share: float = 1.0, noise_steps: int = 500
+) -> Recipe:
+    yield from _noise_stage(task, posterior, objective, noise_steps)
     yield Stage(posterior, objective, time_share=time_share, watched=True, hold=_hold(task))
     return posterior
 
@@ -202,7 +204,7 @@ def tae(
     if predicts(posterior, task.architecture, task.features - task.corruption.categorical):
         plain = isinstance(task.corruption, GaussianNoise)
         objective = Predictive(hide_share, sharpness if plain else 0.0, fidelity)
-        return (yield from _alone(task, task.posterior(own_prior=True), objective))
+        return (yield from _alone(task, task.posterior(own_prior=True), objective, noise_steps=300))
     model = yield from _alone(task, task.posterior(), MIWAE(weights), time_share=0.8)
     last = _bound_stage if posterior == "bound" else _forward_stage
     return (yield from last(task, model, posterior_weights, posterior_share))
