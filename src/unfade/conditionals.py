@@ -31,7 +31,7 @@ def squeezed(raw: Tensor, width: float) -> Tensor:
 def between(raw: Tensor, ends: Tensor) -> Tensor:
     """Numbers brought between ends (2, entries): the identity, of slope 1, in the middle; and where an end is infinite.
 
-    >>> between(torch.tensor([-9.0, 0.5, 9.0, 9.0]), torch.tensor([[0.0, 0, 0, 0], [1, 1, 1, torch.inf]]))
+    >>> between(torch.tensor([-9.0, 0.5, 9.0, 9.0]), torch.tensor([[0.0, 0, 0, 0], [1, 1, 1, torch.inf]])).round(decimals=1)
     tensor([0.0000, 0.5000, 1.0000, 9.0000])
     """
     low, span = ends[0], ends[1] - ends[0]

@@ -126,7 +126,8 @@ class ModelSpace:
         ends = torch.tensor([[-torch.inf], [torch.inf]]).repeat(1, self.features)
         numbers = self.numbers
         known = self.scaling[numbers].of(self.bounds[:, numbers]).float()
-        free = ~self.scaling.logged[numbers] & torch.tensor([entry not in self.steps for entry in numbers.tolist()])
+        plain = torch.tensor([entry not in self.steps for entry in numbers.tolist()], dtype=torch.bool)
+        free = ~self.scaling.logged[numbers] & plain
         near = free & known.isfinite().all(0) & (between(torch.zeros(()), known).abs() <= 1)
         ends[:, : len(numbers)] = torch.where(near, known, ends[:, : len(numbers)])
         return ends if bool(near.any()) else None
