@@ -197,16 +197,9 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         images = conv is not None
         space = model_space(obs, container.columns or (), scaling, self.noise, self.bounds, mixed, images)
         self._say_what_is_not_modelled(space, container.columns or ())
-        method, members = METHODS[self.method], self._members(space.features)
+        members = self._members(space.features)
         corruption, settings = self._corruption(space)
-        architecture = conv or self.architecture or method.architecture
-        ends = space.ends
-        architecture = architecture or architecture_for(len(obs), int(space.modelled.sum()), ends is not None)
-        if isinstance(architecture, Architecture) and architecture.bounded and ends is None:
-            raise InvalidData(
-                "A bounded architecture needs bounds with both ends, near the data, of at least one column of numbers that "
-                f"hardly ever repeat. Say them, such as bounds=(0, 1), or leave `bounded` out; got {self.bounds!r}."
-            )
+        architecture = conv or self._fully_connected(len(obs), space)
         predictive, pixels = self._predicts(architecture, space), space.features if images else None
         config = self.training or training_for(self.method, members, len(obs), pixels, predictive)
         task = Task(
@@ -219,7 +212,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             fixed_steps=self.max_steps is not None,
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
             linear=self.method == "tae" and not (self.settings or self.architecture or space.limited or growing),
-            ends=ends,
+            ends=space.ends,
         )
         if checkpoint is not None:
             said = {**self.get_params(deep=False), "random_state": seed, "verbose": 0, "device": self._device().type}
@@ -378,6 +371,18 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         paper = self.method == "tae-paper"
         network = "conv" if paper and self.network == "auto" else network
         return conv_architecture(network, obs.event_shape, paper or (self.method == "tae" and exact))
+
+    def _fully_connected(self, samples: int, space: ModelSpace) -> AnyArchitecture:
+        """The user's networks, the method's own, or some that suit the data."""
+        bounded = space.ends is not None
+        chosen = self.architecture or METHODS[self.method].architecture
+        chosen = chosen or architecture_for(samples, int(space.modelled.sum()), bounded)
+        if isinstance(chosen, Architecture) and chosen.bounded and not bounded:
+            raise InvalidData(
+                "A bounded architecture needs bounds with both ends, near the data, of at least one column of numbers that "
+                f"hardly ever repeat. Say them, such as bounds=(0, 1), or leave `bounded` out; got {self.bounds!r}."
+            )
+        return chosen
 
     def _refine(
         self, refine: int | str | None = None, architecture: AnyArchitecture | None = None, predictive: bool | None = None
