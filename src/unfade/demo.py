@@ -42,7 +42,7 @@ def digits(folder: Path, seed: int = 0, verbose: int = 1) -> Shown:
     started = time.monotonic()
     clean = torch.from_numpy(load_digits().data / 16)
     corrupted = corrupt(clean, missing=0.5, noise=0.1, seed=seed)
-    rec = Recoverer(noise="learn", scaling="joint-interval", random_state=seed, verbose=verbose)
+    rec = Recoverer(noise="learn", scaling="joint-interval", bounds=(0, 1), random_state=seed, verbose=verbose)
     rec.fit(corrupted)
     draws = rec.sample(corrupted, n_draws=50)
     scores = {"unfade (50 draws)": evaluate(draws, clean, corrupted)}
