@@ -35,6 +35,7 @@ from unfade.evaluation import evaluate
 from unfade.files import read_table
 from unfade.paper.datasets import load
 from unfade.storage import whole_or_nothing
+from unfade.training import Progress
 
 DRAWS = 20
 TABLES = {  # name: how many rows, chosen by a seed (None: all)
@@ -314,7 +315,13 @@ def _learned(folder: Path, device: str, data: str, level: float) -> dict[str, fl
     holed = corrupt(load(data, folder).train[:10_000], 0.5, level, seed=0)
     started = time.perf_counter()
     rec = Recoverer(noise="learn", scaling="joint-interval", bounds=(0, 1), device=device, random_state=0, verbose=0)
-    rec.fit(holed, on_step=lambda progress: progress.steps > 500)
+    lengths: list[int] = []  # of the stages, as they begin
+
+    def later(progress: Progress) -> bool:
+        lengths.append(progress.steps)
+        return progress.steps != lengths[0]
+
+    rec.fit(holed, on_step=later)
     return {"sd": float(rec.noise_), "seconds": time.perf_counter() - started}
 
 
