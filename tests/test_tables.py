@@ -185,6 +185,19 @@ def test_what_is_held_out_may_lie_beyond_the_bounds_by_its_noise():
     assert rec.sample(noisy, 5).values.min() >= 0
 
 
+def test_bounds_in_other_units_are_noticed():
+    """Pixels from 0 to 255 are not within (0, 1); that half of the noisy black ones lie below 0 is no surprise."""
+    rng = np.random.default_rng(0)
+    images = np.where(rng.random((200, 4, 4)) < 0.3, 1.0, 0.0)
+    images[:, 0, 0] = 0.0
+    noisy = images + 0.1 * rng.normal(size=images.shape)
+    quick(noise=0.1, bounds=(0, 1)).fit(noisy)
+    with pytest.warns(DataNotice, match=r"observed in 15 of 16 pixels is on average beyond its bounds"):
+        quick(noise=25.5, bounds=(0, 1)).fit(255 * noisy)
+    with pytest.warns(DataNotice, match="observed in column 'age' is on average beyond"):
+        quick(bounds={"age": (0, 1)}).fit(pd.DataFrame({"age": rng.normal(40, 10, 60), "b": rng.random(60)}))
+
+
 def test_bounds_are_kept():
     rng = np.random.default_rng(1)
     X = np.abs(rng.normal(size=(60, 2)))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from unfade.errors import DataNotice, InvalidData
-from unfade.observations import Observations
+from unfade.observations import Observations, by_columns, variance
 from unfade.recording import noise_levels
 from unfade.spaces import ModelSpace
 from unfade.tables import Column, Container, detection_limits
@@ -83,6 +83,14 @@ def model_space(
             "and method 'tae', 'miwae' or 'mvae'. Leave the limits out otherwise."
         )
     return space
+
+
+def beyond_bounds(obs: Observations, space: ModelSpace) -> Tensor:
+    """Entries whose observed values have a mean beyond the bounds by more than noise of mean 0 leaves to chance."""
+    observed, (low, high) = obs.observed.flatten(1), space.bounds
+    mean, sd = by_columns(variance, obs.values.flatten(1), observed)
+    chance = 5 * sd / observed.sum(0).clamp(min=1).sqrt() + 1e-6 * mean.abs()
+    return ((mean < low - chance) | (mean > high + chance)).reshape(space.event_shape)
 
 
 def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Tensor:

@@ -31,7 +31,7 @@ from unfade.architectures import (
 from unfade.cells import HeldOut
 from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption, GrowingNoise
-from unfade.door import Bounds, matched, model_space, with_limits
+from unfade.door import Bounds, beyond_bounds, matched, model_space, with_limits
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
@@ -196,7 +196,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
         images = conv is not None
         space = model_space(obs, container.columns or (), scaling, self.noise, self.bounds, mixed, images)
-        self._say_what_is_not_modelled(space, container.columns or ())
+        self._say_what_is_odd(obs, space, container.columns or ())
         members = self._members(space.features)
         corruption, settings = self._corruption(space)
         architecture = conv or self._fully_connected(len(obs), space)
@@ -424,7 +424,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         return obs, container
 
-    def _say_what_is_not_modelled(self, space: ModelSpace, columns: Sequence[Column]) -> None:
+    def _say_what_is_odd(self, obs: Observations, space: ModelSpace, columns: Sequence[Column]) -> None:
         fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         if columns:  # what passes through is nobody's surprise
@@ -432,6 +432,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         for where, sentence in (
             (~modelled & fill.isnan(), "Nothing is observed in {}: kept, and left missing."),
             (~modelled & ~fill.isnan(), "Only one value is observed in {}: missing entries are filled with it."),
+            (beyond_bounds(obs, space), "What is observed in {} is on average beyond its bounds: say them in its units."),
         ):
             if not where.any():
                 continue
