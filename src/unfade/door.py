@@ -85,7 +85,26 @@ def model_space(
     return space
 
 
-def beyond_bounds(obs: Observations, space: ModelSpace) -> Tensor:
+def say_what_is_odd(obs: Observations, space: ModelSpace, columns: Sequence[Column]) -> None:
+    """Notices, to the caller's caller, of entries that cannot be modelled and of bounds that cannot be right."""
+    names = [column.name for column in columns] or range(len(space.modelled))
+    fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)
+    if columns:  # what passes through is nobody's surprise
+        modelled = modelled | torch.tensor([column.kind == "excluded" for column in columns])
+    for where, sentence in (
+        (~modelled & fill.isnan(), "Nothing is observed in {}: kept, and left missing."),
+        (~modelled & ~fill.isnan(), "Only one value is observed in {}: missing entries are filled with it."),
+        (_beyond_bounds(obs, space), "What is observed in {} is on average beyond its bounds: say them in its units."),
+    ):
+        if where.ndim == 1:
+            what = "column " + ", ".join(repr(names[i]) for i in where.nonzero().flatten().tolist())
+        else:
+            what = f"{int(where.sum())} of {where.numel()} pixels"
+        if where.any():
+            warnings.warn(sentence.format(what), DataNotice, stacklevel=3)
+
+
+def _beyond_bounds(obs: Observations, space: ModelSpace) -> Tensor:
     """Entries whose observed values have a mean beyond the bounds by more than noise of mean 0 leaves to chance."""
     observed, (low, high) = obs.observed.flatten(1), space.bounds
     mean, sd = by_columns(variance, obs.values.flatten(1), observed)

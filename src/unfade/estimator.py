@@ -31,7 +31,7 @@ from unfade.architectures import (
 from unfade.cells import HeldOut
 from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption, GrowingNoise
-from unfade.door import Bounds, beyond_bounds, matched, model_space, with_limits
+from unfade.door import Bounds, matched, model_space, say_what_is_odd, with_limits
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
@@ -42,7 +42,7 @@ from unfade.progress import progress_bar
 from unfade.recipes import Task, predicts
 from unfade.recording import recording
 from unfade.spaces import ModelSpace
-from unfade.tables import Column, Container, open_container
+from unfade.tables import Container, open_container
 from unfade.training import OnStep, TrainingConfig
 from unfade.watching import Split, widths
 
@@ -196,7 +196,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
         images = conv is not None
         space = model_space(obs, container.columns or (), scaling, self.noise, self.bounds, mixed, images)
-        self._say_what_is_odd(obs, space, container.columns or ())
+        say_what_is_odd(obs, space, container.columns or ())
         members = self._members(space.features)
         corruption, settings = self._corruption(space)
         architecture = conv or self._fully_connected(len(obs), space)
@@ -423,24 +423,6 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"Expected samples of shape {self.space_.event_shape} as at fit, got {tuple(obs.event_shape)}."
             )
         return obs, container
-
-    def _say_what_is_odd(self, obs: Observations, space: ModelSpace, columns: Sequence[Column]) -> None:
-        fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)
-        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        if columns:  # what passes through is nobody's surprise
-            modelled = modelled | torch.tensor([column.kind == "excluded" for column in columns])
-        for where, sentence in (
-            (~modelled & fill.isnan(), "Nothing is observed in {}: kept, and left missing."),
-            (~modelled & ~fill.isnan(), "Only one value is observed in {}: missing entries are filled with it."),
-            (beyond_bounds(obs, space), "What is observed in {} is on average beyond its bounds: say them in its units."),
-        ):
-            if not where.any():
-                continue
-            if where.ndim == 1:
-                what = "column " + ", ".join(repr(names[i]) for i in where.nonzero().flatten().tolist())
-            else:
-                what = f"{int(where.sum())} of {where.numel()} pixels"
-            warnings.warn(sentence.format(what), DataNotice, stacklevel=3)
 
     def _corruption(self, space: ModelSpace) -> tuple[Corruption, dict[str, Any]]:
         """The noise in model space, and the method's settings with what follows from it."""
