@@ -256,6 +256,13 @@ def test_scores_of_rows_make_up_the_score(data_dir):
         assert np.mean(rows) == pytest.approx(scores[name], rel=1e-4)
 
 
+@pytest.mark.parametrize(("name", "conditioned"), [("MIWAE", False), ("MIWAE, conditioned", True)])
+def test_posteriors_are_fitted_as_they_are_to_be_drawn_from(data_dir, name, conditioned):
+    made = study.Study(SCHEDULES["quick"], data_dir, torch.device("cpu"))
+    [posterior] = made.fit_way(study.WAYS[name], [made.rows(Setting("mnist", 0.5), "train")[1]], [0])
+    assert posterior.conditioned is conditioned
+
+
 def test_who_is_first_is_decided_row_by_row():
     """Differences that hold in every row count, however much rows differ; others are a tie. A lone method is not first."""
     file = Path(__file__).parents[1] / "benchmarks" / "images.py"

@@ -141,7 +141,10 @@ class Study:
 
     def fit_way(self, way: Way, data: Sequence[Observations], seeds: Sequence[int]) -> list[PosteriorLVM]:
         """Posteriors as a way to draw needs them."""
-        return self.fit(way.method, data, seeds, stopped=way.stopped)
+        posteriors = self.fit(way.method, data, seeds, stopped=way.stopped)
+        for posterior in posteriors:
+            posterior.conditioned = way.conditioned
+        return posteriors
 
     def _noise(self) -> GaussianNoise:
         noise = GaussianNoise(NOISE) if self.noise_known else GaussianNoise(torch.full((1,), 0.3), learn=True)
