@@ -199,17 +199,23 @@ def test_a_killed_run_goes_on_where_it_stopped(data_dir, tmp_path):
 def test_a_table_can_be_had_in_parts(data_dir, tmp_path):
     lines = []
     for lim in (10, 20):
-        only = {"data": ["mnist"], "ways": ["MVAE"], "lims": [lim]}
+        only = {"data": ["mnist"], "missing": [0.5, 0.8], "ways": ["MVAE"], "lims": [lim]}
         report = reproduce("table1", tmp_path, "quick", 1, data_dir, "cpu", say=lines.append, **only)
         assert f"lim {lim}" in report
         assert f"lim {30 - lim}" not in report
         assert "fashion" not in report
+        assert "20% missing" not in report
+        assert "noise" not in report.split("Schedule")[0]
         assert "unfade" not in report
     assert [line.split(",")[0] for line in lines] == ["lim 10: mvae", "lim 20: mvae"]
     found = json.loads((tmp_path / "results.json").read_text())
-    assert len(found) == 2 * 3 + 1  # three missing ratios, and the seconds
+    assert len(found) == 2 * 2 + 1  # two missing ratios, and the seconds
+    learned = reproduce("table1", tmp_path / "learned", "quick", 1, data_dir, "cpu", False, **only)
+    assert "| PSNR | noise |" in learned
     with pytest.raises(InvalidData, match="Expected some of mnist"):
         reproduce("table1", tmp_path, "quick", 1, data_dir, "cpu", data=["digits"])
+    with pytest.raises(InvalidData, match=r"Expected some of 0\.2, 0\.5, 0\.8; got 0\.9"):
+        reproduce("table1", tmp_path, "quick", 1, data_dir, "cpu", missing=[0.9])
 
 
 def test_the_command_line_tells_and_refuses(tmp_path):

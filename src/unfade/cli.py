@@ -289,6 +289,7 @@ def reproduce(
     learn_noise: Annotated[bool, typer.Option("--learn-noise", help="Every method learns the noise level.")] = False,
     together: Annotated[int, typer.Option(min=1, help="Models trained side by side; more need more memory.")] = 30,
     data: Annotated[list[str] | None, typer.Option(help="Of table1: this data set; may be repeated.")] = None,
+    missing: Annotated[list[float] | None, typer.Option(help="Of table1: this share missing; may be repeated.")] = None,
     way: Annotated[list[str] | None, typer.Option(help="Of table1, supp-mnar: this row; may be repeated.")] = None,
     lim: Annotated[
         list[float] | None, typer.Option(min=0.1, help="Of table1, supp-mnar: this floor; may be repeated.")
@@ -311,7 +312,7 @@ def reproduce(
             out.say(json.dumps(settings, indent=1))
             return
         target = folder or Path(f"{name}-{schedule}")
-        only = data or (), way or (), lim or ()
+        only = data or (), way or (), lim or (), missing or ()
         report = run(name, target, schedule, repeats, data_dir, device, not learn_noise, together, out.say, *only)
         out.say(f"\n{report}\nFolder: {target}")
 

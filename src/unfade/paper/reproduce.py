@@ -54,17 +54,17 @@ def reproduce(
     data: Sequence[str] = (),
     ways: Sequence[str] = (),
     lims: Sequence[float] = (),
+    missing: Sequence[float] = (),
 ) -> str:
     """Run an experiment into `folder`: settings.json, results.json, pictures, report.md. Answers the report.
 
-    A folder with results of the same settings is gone on with. together: models trained side by side. data, ways,
-    lims: what tables are limited to, as in `Study`, where something is said; another time others may be added.
+    A folder with results of the same settings is gone on with. together: models trained side by side. data, ways, lims,
+    missing: what tables are limited to, as in `Study`, where something is said; another time others may be added.
     """
     settings = describe(name, schedule, repeats, noise_known)
     where = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else torch.device(device)
-    study = Study(
-        SCHEDULES[schedule], data_dir, where, noise_known=noise_known, together=together, **_only(data, ways, lims)
-    )
+    parts = _only(data=data, ways=ways, lims=lims, missing=missing)
+    study = Study(SCHEDULES[schedule], data_dir, where, noise_known=noise_known, together=together, **parts)
     results = Results(folder, settings)
     text = EXPERIMENTS[name].run(study, results, settings["repeats"], say)
     machine = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
@@ -75,12 +75,12 @@ def reproduce(
     return report
 
 
-def _only(data: Sequence[str], ways: Sequence[str], lims: Sequence[float]) -> dict[str, Any]:
+def _only(**said: Sequence[Any]) -> dict[str, Any]:
     """What a table is limited to, where something was said."""
-    for given, known in ((data, LOADERS), (ways, WAYS)):
-        if unknown := [name for name in given if name not in known]:
-            raise InvalidData(f"Expected some of {', '.join(known)}; got {', '.join(unknown)}.")
-    return {name: tuple(said) for name, said in (("data", data), ("ways", ways), ("lims", lims)) if said}
+    for name, known in (("data", LOADERS), ("ways", WAYS), ("missing", Study.missing)):
+        if unknown := [each for each in said[name] if each not in known]:
+            raise InvalidData(f"Expected some of {', '.join(map(str, known))}; got {', '.join(map(str, unknown))}.")
+    return {name: tuple(given) for name, given in said.items() if given}
 
 
 def describe(name: str, schedule: str, repeats: int | None, noise_known: bool) -> dict[str, Any]:

@@ -85,7 +85,7 @@ STOPPED = {
 class Study:
     """Where and how an experiment runs: schedule, folder of data, device, networks, noise known to all or learned.
 
-    data, ways, lims: what tables are limited to; a lim is the width of the interval that log-variances stay within.
+    data, missing, ways, lims: what tables are limited to; a lim is the width of the interval of log-variances.
     by_row: whether scores of single rows are kept beside their means, for methods to be compared row by row.
     """
 
@@ -96,6 +96,7 @@ class Study:
     noise_known: bool = True
     together: int = 30  # models trained side by side
     data: Sequence[str] = tuple(LOADERS)
+    missing: Sequence[float] = (0.2, 0.5, 0.8)
     ways: Sequence[str] = tuple(WAYS)
     lims: Sequence[float] = (10.0, 20.0)
     by_row: bool = False

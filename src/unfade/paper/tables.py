@@ -13,7 +13,7 @@ COLUMNS = ("ELBO", "energy score", "CRPS", "coverage", "PSNR")
 
 def table1(study: Study, results: Results, repeats: int, say: Say) -> str:
     """27 cells of supplement D.3 with our own methods beside, at two floors of the variance."""
-    cells = [cell for cell in TABLE_1 if cell[0] in study.data]
+    cells = [cell for cell in TABLE_1 if cell[0] in study.data and cell[1] in study.missing]
     settings = [Setting(*cell, mask) for cell in cells for mask in range(repeats)]  # repeats are masks, as in the paper
     text = [f"# Table 1: {', '.join(study.data)}", ""]
     for lim in study.lims:
@@ -49,10 +49,11 @@ def _fill(study: Study, results: Results, settings: Sequence[Setting], lim: floa
 
 def _rows(study: Study, results: Results, settings: Sequence[Setting], label: str, papers: dict[str, str]) -> list[str]:
     """One line a way to draw: means over masks, their spread where there are several, the paper's ELBO beside."""
-    lines = ["| | ELBO, paper | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 2) + "|"]
+    columns = COLUMNS if study.noise_known else (*COLUMNS, "noise")
+    lines = ["| | ELBO, paper | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
     for way in study.ways:
         cells = [results[key(setting, way, label)] for setting in settings]
-        numbers = [_mean(name, [cell[name] for cell in cells]) for name in COLUMNS]
+        numbers = [_mean(name, [cell[name] for cell in cells]) for name in columns]
         numbers[3] += f" of {cells[0]['coverage due']:.3f}"
         if WAYS[way].refined:
             numbers[0] = "as plain"  # the ELBO is that of q(x|y) before any resampling
