@@ -196,6 +196,9 @@ def test_bounds_in_other_units_are_noticed():
         quick(noise=25.5, bounds=(0, 1)).fit(255 * noisy)
     with pytest.warns(DataNotice, match="observed in column 'age' is on average beyond"):
         quick(bounds={"age": (0, 1)}).fit(pd.DataFrame({"age": rng.normal(40, 10, 60), "b": rng.random(60)}))
+    with pytest.warns(DataNotice) as notices:
+        quick(bounds={"age": (18, 99)}).fit(pd.DataFrame({"age": np.full(60, np.nan), "b": rng.random(60)}))
+    assert [str(notice.message).split(":")[0] for notice in notices] == ["Nothing is observed in column 'age'"]
 
 
 def test_bounds_are_kept():

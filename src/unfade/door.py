@@ -109,7 +109,8 @@ def _beyond_bounds(obs: Observations, space: ModelSpace) -> Tensor:
     observed, (low, high) = obs.observed.flatten(1), space.bounds
     mean, sd = by_columns(variance, obs.values.flatten(1), observed)
     chance = 5 * sd / observed.sum(0).clamp(min=1).sqrt() + 1e-6 * mean.abs()
-    return ((mean < low - chance) | (mean > high + chance)).reshape(space.event_shape)
+    beyond = (mean < low - chance) | (mean > high + chance)
+    return (observed.any(0) & beyond).reshape(space.event_shape)
 
 
 def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Tensor:
