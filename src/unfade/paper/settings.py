@@ -51,7 +51,7 @@ SCHEDULES = {
     ),
     # Enough to see that everything works; the figures mean little.
     "quick": Schedule(
-        TrainingConfig(steps=40, batch_size=50, learning_rate=1e-3),
+        TrainingConfig(steps=20, batch_size=50, learning_rate=1e-3),
         TrainingConfig(steps=20, batch_size=50, learning_rate=1e-3),
         train_rows=600,
         test_rows=200,
