@@ -106,11 +106,13 @@ def say_what_is_odd(obs: Observations, space: ModelSpace, columns: Sequence[Colu
 
 def _beyond_bounds(obs: Observations, space: ModelSpace) -> Tensor:
     """Entries whose observed values have a mean beyond the bounds by more than noise of mean 0 leaves to chance."""
-    observed, (low, high) = obs.observed.flatten(1), space.bounds
-    mean, sd = by_columns(variance, obs.values.flatten(1), observed)
-    chance = 5 * sd / observed.sum(0).clamp(min=1).sqrt() + 1e-6 * mean.abs()
-    beyond = (mean < low - chance) | (mean > high + chance)
-    return (observed.any(0) & beyond).reshape(space.event_shape)
+    bounded = space.bounds.isfinite().any(0) & obs.observed.flatten(1).any(0)
+    observed, (low, high) = obs.observed.flatten(1)[:, bounded], space.bounds[:, bounded]
+    mean, sd = by_columns(variance, obs.values.flatten(1)[:, bounded], observed)
+    chance = 5 * sd / observed.sum(0).sqrt() + 1e-6 * mean.abs()
+    beyond = torch.zeros_like(bounded)
+    beyond[bounded] = (mean < low - chance) | (mean > high + chance)
+    return beyond.reshape(space.event_shape)
 
 
 def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Tensor:

@@ -20,7 +20,7 @@ from unfade.methods import fit_many
 from unfade.models import PosteriorLVM
 from unfade.observations import Observations
 from unfade.paper.datasets import LOADERS, Dataset, load
-from unfade.paper.settings import NOISE, Schedule
+from unfade.paper.settings import NOISE, TABLE_1, Schedule
 from unfade.randomness import generator_normals
 from unfade.recipes import Task
 from unfade.scores import coverage_due, covered, crps, energy_score
@@ -96,7 +96,7 @@ class Study:
     noise_known: bool = True
     together: int = 30  # models trained side by side
     data: Sequence[str] = tuple(LOADERS)
-    missing: Sequence[float] = (0.2, 0.5, 0.8)
+    missing: Sequence[float] = tuple(dict.fromkeys(missing for _, missing in TABLE_1))
     ways: Sequence[str] = tuple(WAYS)
     lims: Sequence[float] = (10.0, 20.0)
     by_row: bool = False
