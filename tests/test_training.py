@@ -196,7 +196,8 @@ def test_averages_are_seen_by_the_watcher_alone():
     assert torch.allclose(seen[-1], weights(posterior), atol=0.2)
 
 
-def test_noise_is_found_where_it_can_be_told():
+@pytest.mark.parametrize("rate", [TrainingConfig().learning_rate, 2e-4])
+def test_noise_is_found_where_it_can_be_told(rate):
     generator = torch.Generator().manual_seed(0)
     factor = torch.randn(2000, 1, generator=generator)
     clean = factor * torch.tensor([1.0, -1.0, 0.7, 0.5, 1.2, 0.9])  # no spread of their own
@@ -208,7 +209,7 @@ def test_noise_is_found_where_it_can_be_told():
         obs,
         GaussianNoise(torch.full((1,), 0.8), learn=True),
         Architecture(latent=4, hidden=(64, 64), skip=True),
-        TrainingConfig(steps=5000),
+        TrainingConfig(steps=5000, learning_rate=rate),
         0,
     )
     train_many([t.run_of(next(METHODS["miwae"].recipe(t, weights=8)), now=0.0)])  # the noise stage

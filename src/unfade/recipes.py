@@ -132,13 +132,15 @@ def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most
 
     Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
     starts high and the decoder low, so that the noise falls to the smallest sd of any entry. Trained
-    on, it would go on falling as the networks begin to fit the noise itself.
+    on, it would go on falling as the networks begin to fit the noise itself. It falls as fast as the rate
+    lets it: where that is low, the stage is longer.
     """
     noise = posterior.corruption
     if noise.learned:
         posterior.decoder.offset.fill_(2 * float((noise.std.detach() / 16).log().mean()))
         steps = task.training.steps
-        taken = min(steps, max(300, min(most, steps // 10)))  # the level needs some 300 to fall
+        pace = min(1.0, 1e3 * task.training.learning_rate)
+        taken = min(steps, int(max(300, min(most, steps // 10)) / pace))  # the level needs some 300 to fall
         yield Stage(posterior, objective, taken / steps, time_share=0.15)
         noise.requires_grad_(False)
 
