@@ -45,6 +45,12 @@ def reparametrise(density: Independent, normals: Tensor) -> Tensor:
     return density.base_dist.at(normals)
 
 
+def unstacked(density: Independent) -> list[Independent]:
+    """The densities along the first axis, as where one pass of a network gave several."""
+    loc, scale = density.base_dist.loc.unbind(), density.base_dist.scale.unbind()
+    return [Independent(Cells(*each), 1, validate_args=False) for each in zip(loc, scale, strict=True)]
+
+
 class Conditional(nn.Module, ABC):
     """A density given something: forward(*condition) returns a Distribution.
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.distributions import kl_divergence
 from torch.nn import functional
 
-from unfade.conditionals import Conditional, reparametrise, standard_normal
+from unfade.conditionals import Conditional, reparametrise, standard_normal, unstacked
 from unfade.models import PosteriorLVM, PriorLVM
 from unfade.observations import Observations
 from unfade.randomness import Normals
@@ -188,17 +188,19 @@ class Predictive(Objective):
         """A bound on the log-density of what is hidden less its energy score, and the log-density of what is shown."""
         hidden = obs.observed & posterior.corruption.whole(self.hide(obs, normals))
         shown, target = obs.only(~hidden), obs.only(hidden)
-        q, q_s = posterior.latent(obs), posterior.latent(shown)
+        q, q_s = unstacked(posterior.latent(obs.beside(shown)))  # one pass for both, and one for all z below
         z = reparametrise(q, normals(*q.base_dist.loc.shape))
         damped = z.detach() + self.fidelity * (z - z.detach())  # the same z, with less of a gradient
-        E = posterior.corruption.marginal_log_prob(target, posterior.decode(z, shown))
-        F = posterior.corruption.marginal_log_prob(shown, posterior.decode(damped, shown))
+        fresh = reparametrise(q_s, normals(2, *z.shape)) if self.sharpness else ()
+        p, p_damped, *pair = unstacked(posterior.decode(torch.stack([z, damped, *fresh]), shown))
+        E = posterior.corruption.marginal_log_prob(target, p)
+        F = posterior.corruption.marginal_log_prob(shown, p_damped)
         K = kl_divergence(q, q_s)
         if not self.sharpness:
             return Bound(E + F - K, {"E": E, "F": F, "K": K})
 
-        q_x = posterior.decode(reparametrise(q_s, normals(2, *z.shape)), shown)
-        x = reparametrise(q_x, normals(*q_x.base_dist.loc.shape))
+        numbers = normals(2, *p.base_dist.loc.shape)
+        x = torch.stack([reparametrise(*each) for each in zip(pair, numbers, strict=True)])
         first, second = posterior.corruption.corrupt(x, hidden, normals).values.unbind(0)
         S = (_distance(first, target.values) + _distance(second, target.values) - _distance(first, second)) / 2
         return Bound(E + F - K - self.sharpness * S, {"E": E, "F": F, "K": K, "energy score": S})

@@ -54,6 +54,11 @@ class Observations:
         values = values.to(*target)
         return Observations(values, observed.to(values.device), *(end.to(*target) for end in interval))
 
+    def beside(self, other: "Observations") -> "Observations":
+        """This and another one of the same shape along a new first axis, intervals left out."""
+        pairs = (self.values, other.values), (self.observed, other.observed)
+        return Observations(*(torch.stack(pair) for pair in pairs))
+
     def only(self, seen: Tensor) -> "Observations":
         """The same with only the entries of `seen` left observed."""
         observed = self.observed & seen
