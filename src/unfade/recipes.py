@@ -128,12 +128,12 @@ def build_posterior(
 
 
 def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most: int) -> Iterator[Stage]:
-    """A short first stage of `most` steps that finds the noise level, if it is to be learned, and freezes it for the rest.
+    """A short first stage, of `most` steps or fewer, that finds the noise level, if it is to be learned, and freezes it.
 
     Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
     starts high and the decoder low, so that the noise falls to the smallest sd of any entry. Trained
     on, it would go on falling as the networks begin to fit the noise itself. It falls as fast as the rate
-    lets it: where that is low, the stage is longer.
+    lets it: below 1e-3 the stage is longer in proportion.
     """
     noise = posterior.corruption
     if noise.learned:

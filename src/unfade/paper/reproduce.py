@@ -30,7 +30,7 @@ class Named:
 EXPERIMENTS = {
     "fig1-toy": Named(figures.fig1_toy, "two dimensions, beside the exact posterior"),
     "fig1-digits": Named(figures.fig1_digits, "MNIST: mean and draws"),
-    "fig4-examples": Named(figures.fig4_examples, "MNIST: mean and draws, MVAE and TAE"),
+    "fig4-examples": Named(figures.fig4_examples, "MNIST: mean and draws, two shares missing"),
     "fig4-curves": Named(figures.fig4_curves, "PSNR and ELBO against the share of observed pixels", 5),
     "table1": Named(tables.table1, "ELBO of the truth: three data sets, three missing ratios", 5),
     "fig5-histograms": Named(classification.fig5_histograms, "classes of draws"),
