@@ -388,3 +388,107 @@ def test_bounds_of_the_user_hold_on_logarithms_too():
 def test_a_date_out_of_all_bounds_is_the_last_there_is(code):
     moment = tables._value(code, tables.Column("when", "date"), "Datetime")
     assert moment.year in (1, 9999)
+
+
+LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": lambda columns: pa.table(columns)}
+
+
+def there_and_back(frame, codes=None, **how):
+    """A frame through the door and back, a hole filled by the code that stands for it in `codes`."""
+    array, container = open_container(frame, **how)
+    array = np.where(np.isnan(array), 0.0 if codes is None else codes, array)
+    return container, container.wrap(array)
+
+
+def listed(frame, name):
+    column = frame[name]
+    return column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_categories_among_floats_come_back_as_categories(library):
+    frame = LIBRARIES[library]({"zip": [10115.0, None, 20095.0, float("nan"), 10115.0], "x": [0.1, 0.2, 0.3, 0.4, 0.5]})
+    container, clean = there_and_back(frame, 1.0, kinds={"zip": "category"})
+    assert container.columns[0].categories == (10115.0, 20095.0)
+    assert listed(clean, "zip") == [10115.0, 20095.0, 20095.0, 20095.0, 10115.0]
+
+
+def test_a_column_that_is_empty_now_is_filled_with_what_it_held_at_fit():
+    columns = (tables.Column("town", "category", ("Lima", "Oslo")), tables.Column("day", "date"))
+    noon = 1e6 * datetime.datetime(2020, 5, 1, 12, tzinfo=datetime.UTC).timestamp()
+    for empty in (
+        pd.DataFrame({"town": [np.nan] * 2, "day": [np.nan] * 2}),
+        pl.DataFrame({"town": [None] * 2, "day": [None] * 2}),
+        pa.table({"town": pa.nulls(2), "day": pa.nulls(2)}),
+    ):
+        _, clean = there_and_back(empty, np.array([1.0, noon]), columns=columns)
+        assert listed(clean, "town") == ["Oslo", "Oslo"]
+        assert listed(clean, "day") == [datetime.datetime(2020, 5, 1, 12)] * 2
+
+
+@pytest.mark.parametrize("values", [[1, 2, 3], [True, False, True], [0.5, 1.5, 2.5]])
+def test_categories_need_not_be_text(values):
+    grade = pd.Series([*values, None] * 10).astype("category")
+    container, clean = there_and_back(pd.DataFrame({"grade": grade}))
+    assert container.columns[0] == tables.Column("grade", "category", tuple(sorted(set(values))))
+    assert clean["grade"].dtype == grade.dtype
+    assert clean["grade"].notna().all()
+    assert (clean["grade"][grade.notna()] == grade.dropna()).all()
+    arrow = pa.table({"grade": pa.array([*values, None] * 10).dictionary_encode()})
+    container, clean = there_and_back(arrow)
+    assert container.columns[0].kind == "category"
+    assert None not in listed(clean, "grade")
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_times_keep_their_zone(library):
+    zone = datetime.timezone(datetime.timedelta(0))
+    first = datetime.datetime(2024, 7, 1, 12, tzinfo=zone)
+    moments = [first, None, first + datetime.timedelta(hours=2)]
+    if library == "pandas":
+        frame = pd.DataFrame({"t": pd.Series(pd.to_datetime(moments, utc=True)).dt.tz_convert("Europe/Paris")})
+    elif library == "polars":
+        frame = pl.DataFrame({"t": pl.Series(moments).dt.convert_time_zone("Europe/Paris")})
+    else:
+        frame = pa.table({"t": pa.array(moments, pa.timestamp("s", "Europe/Paris"))})
+    array, container = open_container(frame)
+    array[1] = array[[0, 2]].mean() + 3  # three microseconds after the middle
+    clean = container.wrap(array)
+    middle = listed(clean, "t")[1] - first
+    assert abs(middle - datetime.timedelta(hours=1)) < datetime.timedelta(seconds=1)
+    assert clean["t"].type == frame["t"].type if library == "pyarrow" else clean["t"].dtype == frame["t"].dtype
+
+
+def test_days_are_rounded():
+    days = [datetime.date(2024, 7, 1), datetime.date(2024, 7, 5), None]
+    for frame in (pl.DataFrame({"day": days}), pa.table({"day": days})):
+        array, container = open_container(frame)
+        array[2] = array[1]
+        assert listed(container.wrap(array - 1e6), "day") == [days[0], days[1], days[1]]  # a second before midnight
+
+
+def test_truth_values_that_are_hidden_are_missing():
+    frame = pd.DataFrame({"sick": [True, False, True], "n": [1, 2, 3]})
+    _, container = open_container(frame)
+    hidden = container.hide(np.array([[True, False], [False, True], [False, False]]))
+    array, _ = open_container(hidden)
+    assert np.array_equal(array, [[np.nan, 1], [0, np.nan], [1, 3]], equal_nan=True)
+
+
+def test_whole_numbers_that_do_not_fit_are_given_more_room():
+    for dtype, code in (("uint8", -1), ("uint8", 300), ("int8", 130), ("UInt8", 300)):
+        frame = pd.DataFrame({"n": pd.array([1, 2, 3], dtype=dtype)})
+        _, container = open_container(frame)
+        assert container.wrap(np.array([[code], [2.0], [3.0]]))["n"].tolist() == [code, 2, 3]
+    _, container = open_container(pl.DataFrame({"n": pl.Series([1, 2, 3], dtype=pl.UInt8)}))
+    assert container.wrap(np.array([[300.0], [2.0], [3.0]]))["n"].to_list() == [300, 2, 3]
+
+
+def test_decimals_are_filled_to_their_last_place():
+    from decimal import Decimal
+
+    money = [Decimal("1.10"), None, Decimal("2.25")]
+    filled = [Decimal("1.10"), Decimal("3.46"), Decimal("2.25")]
+    for frame in (pl.DataFrame({"m": pl.Series(money, dtype=pl.Decimal(9, 2))}), pa.table({"m": money})):
+        _, clean = there_and_back(frame, 3.4567)
+        assert listed(clean, "m") == filled

@@ -4,10 +4,13 @@ A column of a frame has a kind, found from its dtype and values: numbers and who
 truth values are 0 and 1, dates microseconds, categories their place in the list of values.
 """
 
+import datetime
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import torch
@@ -199,14 +202,15 @@ def _guessed(series: Any, name: str) -> Column:
         known = getattr(dtype, "categories", None)  # of narwhals' Enum
         return Column(name, "ordered", tuple(series.cat.get_categories().to_list() if known is None else known))
     values = _values(series)
-    if all(isinstance(value, bool) for value in values):
-        return Column(name, "boolean")
-    if all(isinstance(value, (int, float, np.number)) for value in values):
-        return Column(name, "number")
-    if not all(isinstance(value, str) for value in values):
-        return _unusable(series, name)
-    if _limited(values):
-        return Column(name, "number", limits=True)
+    if dtype != nw.Categorical:
+        if all(isinstance(value, bool) for value in values):
+            return Column(name, "boolean")
+        if all(isinstance(value, (int, float, np.number)) for value in values):
+            return Column(name, "number")
+        if not all(isinstance(value, str) for value in values):
+            return _unusable(series, name)
+        if _limited(values):
+            return Column(name, "number", limits=True)
     if len(values) > max(20, 0.3 * count):  # names, remarks, keys: hardly any value occurs again
         return Column(name, "excluded")
     return Column(name, "category", values)
@@ -235,11 +239,7 @@ def _is_ordered(series: Any) -> bool:
 
 def _values(series: Any) -> tuple[Any, ...]:
     """The different values of a column, sorted where they can be."""
-    import narwhals as nw
-
-    if series.dtype == nw.Categorical:
-        series = series.cast(nw.String)
-    values = set(series.drop_nulls().to_list())
+    values = {value for value, empty in zip(series.to_list(), _empty(series), strict=True) if not empty}
     try:
         return tuple(sorted(values))
     except TypeError:
@@ -265,13 +265,20 @@ def _floats(series: Any) -> np.ndarray:
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
+def _empty(series: Any) -> np.ndarray:
+    """Which cells are missing: null, or NaN among floats."""
+    empty = series.is_null().to_numpy().astype(bool)
+    return empty | np.isnan(_floats(series)) if series.dtype.is_float() else empty
+
+
 def _codes(series: Any, column: Column) -> np.ndarray:
     """A column as numbers; NaN where nothing is known, or where a category was not there before."""
-    if column.kind == "excluded" or len(series) == series.null_count():
+    empty = _empty(series)
+    if column.kind == "excluded" or empty.all():
         return np.full(len(series), np.nan)
     if series.dtype.is_numeric() and not column.categories:
         return _floats(series)
-    cells = zip(series.to_list(), series.is_null().to_list(), strict=True)
+    cells = zip(series.to_list(), empty, strict=True)
     return np.array([np.nan if null else _code(value, column) for value, null in cells], dtype=np.float64)
 
 
@@ -290,7 +297,10 @@ def _code(value: Any, column: Column) -> float:
 
 
 def _microseconds(value: Any) -> float:
-    return float(np.datetime64(value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value, "us").astype(np.int64))
+    """Microseconds since 1970, in UTC where a time zone is said."""
+    if getattr(value, "tzinfo", None) is not None:
+        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    return float(np.datetime64(value, "us").astype(np.int64))
 
 
 def _frame_like(template: Any, values: np.ndarray, columns: Sequence[Column]) -> Any:
@@ -305,11 +315,10 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
 
     if column.kind == "excluded":
         return series.to_native()
-    if series.dtype in (nw.Float64, nw.Float32):
+    if series.dtype in (nw.Float64, nw.Float32) and not column.categories and column.kind != "date":
         return _new_series(series.to_native(), codes, series.dtype)
-    old = _codes(series, column)
+    old, empty = _codes(series, column), _empty(series)
     new = np.where(np.isnan(codes), np.nan, codes if column.kind == "number" else np.round(codes))
-    empty = series.is_null().to_numpy().astype(bool)
     changed = ~np.isnan(new) & (empty | (~np.isnan(old) & (old != new)))  # a category not known before stays
     if not changed.any():
         return series.to_native()
@@ -319,6 +328,7 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
     return _native_like(series, values)
 
 
+_DAY = 24 * 3600 * 10**6
 _DATES = -62_135_596_800 * 10**6, 253_402_300_799 * 10**6  # microseconds from 1970 to the years 1 and 9999
 
 
@@ -328,42 +338,65 @@ def _value(code: float, column: Column, dtype: Any) -> Any:
     if column.kind == "boolean":
         return bool(code >= 0.5)
     if column.kind == "date":
-        import datetime
-
-        moment = np.datetime64(int(np.clip(code, *_DATES)), "us").item()
-        return moment.date() if isinstance(moment, datetime.datetime) and str(dtype) == "Date" else moment
+        day = _DAY if str(dtype) == "Date" else 1
+        moment = np.datetime64(int(np.clip(day * np.round(code / day), *_DATES)), "us").item()
+        if day > 1:
+            return moment.date()
+        zone = getattr(dtype, "time_zone", None)
+        return moment.replace(tzinfo=datetime.UTC).astimezone(ZoneInfo(zone)) if zone else moment
     if column.limits:
         return f"{code:.6g}"
     return int(code) if column.kind == "whole" else float(code)
 
 
 def _native_like(series: Any, values: list[Any]) -> Any:
-    """Values in the library and dtype of a series; numbers that do not fit it become floats."""
+    """Values in the library and dtype of a series; in a wider one where it cannot hold them."""
     native = series.to_native()
     if hasattr(native, "iloc"):
-        import pandas as pd
-
-        made = pd.Series(values, index=native.index, name=native.name, dtype=object if native.dtype == object else None)
-        try:
-            return made.astype(native.dtype)
-        except (TypeError, ValueError):
-            return made
+        return _pandas_like(native, values)
     if hasattr(native, "type"):
-        import pyarrow as pa
-
-        flat = pa.array(values)
-        try:
-            return pa.chunked_array(
-                [flat.dictionary_encode() if pa.types.is_dictionary(native.type) else flat.cast(native.type)]
-            )
-        except pa.ArrowInvalid:
-            return pa.chunked_array([flat])
+        return _arrow_like(native, values)
     import polars as pl
 
+    if native.dtype.is_decimal():
+        values = [_decimal(value, native.dtype.scale) for value in values]
     try:
-        return pl.Series(native.name, values, dtype=native.dtype)
-    except TypeError:
+        return pl.Series(native.name, values, dtype=None if native.dtype == pl.Null else native.dtype)
+    except (TypeError, OverflowError):
         return pl.Series(native.name, values, strict=False)
+
+
+def _pandas_like(native: Any, values: list[Any]) -> Any:
+    import pandas as pd
+
+    made = pd.Series(values, index=native.index, name=native.name, dtype=object if native.dtype == object else None)
+    try:
+        cast = made.astype(native.dtype)
+    except (TypeError, ValueError):
+        return made
+    there = made.notna()
+    if not cast.notna().equals(there):  # None among truth values would be False
+        return made.astype("boolean") if native.dtype == bool else made
+    fits = getattr(native.dtype, "kind", "") not in "iu" or bool((cast[there] == made[there]).all())
+    return cast if fits else made
+
+
+def _arrow_like(native: Any, values: list[Any]) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_decimal(native.type):
+        values = [_decimal(value, native.type.scale) for value in values]
+    flat = pa.array(values)
+    if pa.types.is_dictionary(native.type):
+        return pa.chunked_array([flat.dictionary_encode()])
+    try:
+        return pa.chunked_array([flat.cast(native.type, safe=not pa.types.is_timestamp(native.type))])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # too large for it, or a column that held nothing at all
+        return pa.chunked_array([flat])
+
+
+def _decimal(value: Any, places: int) -> Any:
+    return Decimal(value).quantize(Decimal(1).scaleb(-places)) if isinstance(value, (int, float)) else value
 
 
 def _new_series(native: Any, values: np.ndarray, dtype: Any = None) -> Any:
