@@ -137,7 +137,8 @@ def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most
     """
     noise = posterior.corruption
     if noise.learned:
-        posterior.decoder.offset.fill_(2 * float((noise.std.detach() / 16).log().mean()))
+        level = noise.std.detach()[noise.std > 0]  # of what carries noise
+        posterior.decoder.offset.fill_(2 * float((level / 16).log().mean()))
         steps = task.training.steps
         pace = min(1.0, 1e3 * task.training.learning_rate)
         taken = min(steps, int(max(300, min(most, steps // 10)) / pace))  # the level needs some 300 to fall
