@@ -492,3 +492,24 @@ def test_decimals_are_filled_to_their_last_place():
     for frame in (pl.DataFrame({"m": pl.Series(money, dtype=pl.Decimal(9, 2))}), pa.table({"m": money})):
         _, clean = there_and_back(frame, 3.4567)
         assert listed(clean, "m") == filled
+
+
+def test_noise_is_learned_beside_columns_that_carry_none(mixed):
+    rec = quick(noise="learn").fit(mixed)
+    assert all(bool(member.decoder.offset.isfinite()) for member in rec.posterior_.each)
+    level = dict(zip(mixed.columns, rec.noise_, strict=True))
+    assert level["size"] > 0
+    assert level["sick"] == level["town"] == level["day"] == 0
+
+
+@pytest.mark.parametrize("noise", [0.3, "learn", "learn-by-column"])
+def test_noise_is_not_meant_of_dates(mixed, noise, tmp_path):
+    rec = quick(noise=noise).fit(mixed)
+    clean = rec.transform(mixed)
+    there = mixed["day"].notna()
+    assert (clean["day"][there] == mixed["day"][there]).all()
+    assert clean["size"][mixed["size"].notna()].ne(mixed["size"].dropna()).all()
+    rec.save(tmp_path / "m")
+    pd.testing.assert_frame_equal(Recoverer.load(tmp_path / "m").transform(mixed), clean)
+    with pytest.raises(InvalidData, match="noise must be one number"):
+        quick(noise=[0.1, 0.2]).fit(mixed)

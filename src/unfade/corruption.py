@@ -86,7 +86,7 @@ class GaussianNoise(Corruption):
     """Entries go missing; the seen ones carry Gaussian noise: y = x + std * eps where observed.
 
     std: one number, or one an entry; where it is 0 the seen values are the clean ones (no noise at all).
-    With `learn` it is where the search for the noise level starts.
+    With `learn` it is where the search for the noise level starts. exact: entries without noise, whatever `std` says.
 
     >>> noise = GaussianNoise(0.5)
     >>> y = Observations(torch.tensor([[2.0, 0.0]]), torch.tensor([[True, False]]))
@@ -95,14 +95,15 @@ class GaussianNoise(Corruption):
     tensor([[1., 0.]])
     """
 
-    def __init__(self, std: Tensor | float = 0.0, learn: bool = False):
+    def __init__(self, std: Tensor | float = 0.0, learn: bool = False, exact: Tensor | None = None):
         super().__init__()
         std = torch.as_tensor(std, dtype=torch.float32)
-        self.register_buffer("exact", std < 1e-15)  # smaller ones would vanish when squared in single precision
+        none = std < 1e-15  # smaller ones would vanish when squared in single precision
+        self.register_buffer("exact", none if exact is None else none | exact)
         self.pins = bool(self.exact.any())
         # A level shared by all samples must learn ten times faster than the networks; Adam's steps are of
         # one size in each parameter, so the parameter is the logarithm in tens.
-        log_std = torch.where(self.exact, 1.0, std).log() / 10
+        log_std = torch.where(none, 1.0, std).log() / 10
         self.log_std_tens = nn.Parameter(log_std, requires_grad=learn)
 
     @property

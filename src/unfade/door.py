@@ -72,7 +72,7 @@ def model_space(
         levels = None if isinstance(noise, str) and noise == "infer" else noise_levels(noise, entries)
         exact = torch.zeros(entries, dtype=torch.bool) if levels is None else levels == 0
         for i, column in enumerate(columns):
-            exact[i] |= column.discrete
+            exact[i] |= column.discrete or (np.ndim(noise) == 0 and column.kind == "date")
     whole = torch.zeros(entries, dtype=torch.bool)
     whole[[i for i, column in enumerate(columns) if column.kind != "number"]] = True
     space = ModelSpace.fit(obs, scaling, exact, counts, whole, _ends(bounds, entries, columns), images)

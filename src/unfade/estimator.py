@@ -42,7 +42,7 @@ from unfade.progress import progress_bar
 from unfade.recipes import Task, predicts
 from unfade.recording import recording
 from unfade.spaces import ModelSpace
-from unfade.tables import Container, open_container
+from unfade.tables import Column, Container, open_container
 from unfade.training import OnStep, TrainingConfig
 from unfade.watching import Split, widths
 
@@ -56,7 +56,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         How the posterior is trained.
     noise : None, float, array of one number a column, "learn", "learn-by-column", "learn-by-value" or "infer"
         Noise of the observed cells, in the units of the data. None: they are exact and come back as
-        they went in. "learn": one level relative to each column's scale. "learn-by-value": sd = a + b x^2 for data of
+        they went in. "learn": one level relative to each column's scale. Categories, truth values, and dates
+        unless it is one number a column, carry none. "learn-by-value": sd = a + b x^2 for data of
         one unit, as of depth sensors. "infer" (`tae-paper` only): one level a sample, q(beta|z,y,alpha).
     kinds : dict or None
         Kinds of columns of a frame by name, where they are not as found: "number", "whole", "boolean", "date",
@@ -198,7 +199,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         space = model_space(obs, container.columns or (), scaling, self.noise, self.bounds, mixed, images)
         say_what_is_odd(obs, space, container.columns or ())
         members = self._members(space.features)
-        corruption, settings = self._corruption(space)
+        corruption, settings = self._corruption(space, container.columns or ())
         architecture = conv or self._fully_connected(len(obs), space)
         predictive, pixels = self._predicts(architecture, space), space.features if images else None
         config = self.training or training_for(self.method, members, len(obs), pixels, predictive)
@@ -424,14 +425,15 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         return obs, container
 
-    def _corruption(self, space: ModelSpace) -> tuple[Corruption, dict[str, Any]]:
+    def _corruption(self, space: ModelSpace, columns: Sequence[Column]) -> tuple[Corruption, dict[str, Any]]:
         """The noise in model space, and the method's settings with what follows from it."""
         settings = dict(self.settings or {})
+        sure = torch.tensor([column.kind == "date" for column in columns]) if columns else None
         if isinstance(self.noise, str) and self.noise == "infer":
             if self.method != "tae-paper":
                 raise InvalidData(f"noise='infer' belongs to method 'tae-paper', got {self.method!r}. Use noise='learn'.")
-            return recording(1.0, space), {**settings, "infer_noise": True}  # the level comes from q(beta|z,y)
-        return recording(self.noise, space), settings
+            return recording(1.0, space, sure), {**settings, "infer_noise": True}  # the level comes from q(beta|z,y)
+        return recording(self.noise, space, sure), settings
 
     def _fill(
         self, out: np.ndarray, obs: Observations, container: Container, rows: Tensor, blocks: Any, central: bool = False

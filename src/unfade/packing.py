@@ -98,13 +98,12 @@ def _posterior(
 ) -> Ensemble:
     space = rec.space_
     _check_sizes(rec.architecture_, space.features, state, members, linear)
-    exact = state["members.0.corruption.exact" if space.plain else "members.0.corruption.noise.exact"]
-
+    noise_of = "members.0.corruption." if space.plain else "members.0.corruption.noise."
+    exact, level = state[noise_of + "exact"], torch.ones_like(state[noise_of + "log_std_tens"])
     growing = "members.0.corruption.log_growth_tens" in state
 
     def built() -> PosteriorLVM:
-        std = torch.where(exact, 0.0, 1.0)
-        noise = GrowingNoise(std, 1.0, torch.zeros(1)) if growing else GaussianNoise(std)
+        noise = GrowingNoise(level, 1.0, torch.zeros(1)) if growing else GaussianNoise(level, exact=exact)
         corruption: Corruption = noise
         if not space.plain:
             corruption = Recording(noise, space.features, space.model_steps(), space.groups)

@@ -205,14 +205,19 @@ def noise_levels(noise: Any, entries: int) -> Tensor | None:
     return std.expand(entries)
 
 
-def recording(noise: Any, space: ModelSpace) -> GaussianNoise | Recording:
+def recording(noise: Any, space: ModelSpace, sure: Tensor | None = None) -> GaussianNoise | Recording:
     """The corruption that a user's `noise` means in model space: None, a number, one a column, or one of LEARNED.
+
+    sure: entries that noise is not meant of, unless it is said column by column.
 
     The level is started high when it is learned: it slides down to the smallest sd of any entry (started
     below the truth it would stay there), so it is an upper bound where no column is free of its own spread.
     """
     others = torch.zeros(space.features - len(space.numbers))
     std = noise_levels(noise, len(space.modelled))
+    exact = None
+    if sure is not None and np.ndim(noise) == 0 and bool(sure[space.numbers].any()):
+        exact = torch.cat([sure[space.numbers], others.bool()])
     if std is None and noise == "learn-by-value":
         zero = (-space.scaling.centre / space.scaling.scale).flatten()
         if not (
@@ -221,9 +226,11 @@ def recording(noise: Any, space: ModelSpace) -> GaussianNoise | Recording:
             raise InvalidData("noise='learn-by-value' needs numbers of one unit, got columns of several kinds.")
         share = 0.4 * space.spread
         return GrowingNoise(torch.full((1,), share), share / max(1.0, float(zero[0]) ** 2), zero[:1], learn=True)
+    if std is None and exact is not None and bool(exact[: len(space.numbers)].all()):
+        std = torch.zeros(len(space.modelled))  # nothing is there to learn it from
     if std is None:
         levels = space.features if noise == "learn-by-column" else 1
-        gaussian = GaussianNoise(torch.full((levels,), 0.8 * space.spread), learn=True)
+        gaussian = GaussianNoise(torch.full((levels,), 0.8 * space.spread), learn=True, exact=exact)
     else:
-        gaussian = GaussianNoise(torch.cat([(std[space.numbers] / space.scale).float(), others]))
+        gaussian = GaussianNoise(torch.cat([(std[space.numbers] / space.scale).float(), others]), exact=exact)
     return gaussian if space.plain else Recording(gaussian, space.features, space.model_steps(), space.groups)
