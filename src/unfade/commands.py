@@ -64,6 +64,7 @@ class Recovery:
         from unfade.frames import are_frames
 
         started = time.monotonic()
+        self._check_names()
         if are_frames(self.data):
             interrupted = self._images(started)
         elif self.std_to is not None or self.missing_value is not None or self.gallery is not None:
@@ -90,17 +91,18 @@ class Recovery:
             self.out.result(rows=len(table), missing=0, left_missing=0, output=str(self.output))
             return False
         rec = self._fitted(lambda rec: rec.fit(table, checkpoint=self.checkpoint))
+        if self.save is not None:
+            rec.save(self.save)
         clean, draws = rec.transform(table), self.draws or 20
         completed = rec.sample(table, draws, seed=self.seed) if self.draws_to else None
         write_table(clean, self.output)
         if completed is not None and self.draws_to is not None:
             write_table(long_table(completed, column_names(table)), self.draws_to)
-        if self.save is not None:
-            rec.save(self.save)
         if self.report is not None:
             rec.report(self.report, table, completed)
         missing, left = count_missing(table), count_missing(clean)
-        seconds, level = time.monotonic() - started, _readable(rec.noise_, column_names(table))
+        names = list(getattr(rec, "feature_names_in_", column_names(table)))
+        seconds, level = time.monotonic() - started, _readable(rec.noise_, names)
         self.out.say(f"{self.data}: {missing} missing cells, {missing - left} filled; noise sd {level}; {seconds:.0f} s")
         written = {
             "recovered data": self.output,
@@ -118,21 +120,26 @@ class Recovery:
 
     def _parts(self, started: float) -> bool:
         """A table that need not fit into memory: fitted on a sample, written part by part."""
-        from unfade.storage import check_writable
+        from unfade import storage
         from unfade.streaming import fit_stream, recover_stream
+        from unfade.streaming.sources import Source
 
         if self.draws_to is not None or self.report is not None:
             raise InvalidData(
                 f"-o {self.output} is a folder, which holds the draws too: leave --draws-to and --report out."
             )
-        kept = self.output.with_name(self.output.name + ".model")
+        mark = storage.digest(Source.open(self.data).stamp(), self.how)[:12]
+        kept = self.output.with_name(f".{self.output.name}-{mark}.fitted")  # of this file, fitted in this way
         for path in (self.save, kept):
             if path is not None:
-                check_writable(path)
-        if self.model is None and self.resume and kept.exists():
+                storage.check_writable(path)
+        own = self.model is None
+        if not self.resume:
+            storage.check_free(self.output)
+        elif own and kept.exists():
             self.model, self.how = kept, {"random_state": self.seed}  # what a run that was stopped had fitted
         rec = self._fitted(lambda rec: fit_stream(rec, self.data, self.memory, self.seed, self.checkpoint))
-        for path in (self.save, kept if self.model is None else None):
+        for path in (self.save, kept if own else None):
             if path is not None:
                 rec.save(path)
         recover_stream(
@@ -220,16 +227,26 @@ class Recovery:
             check_writable(self.save)
         if self.report is not None:
             check_report(self.report)
-        given = [path for path in (self.output, self.draws_to, self.save, self.report) if path is not None]
+
+    def _check_names(self) -> None:
+        """Refuse to write to one place twice, or over what is read."""
+        asked = (self.output, self.draws_to, self.std_to, self.save, self.report, self.gallery)
+        given = [path.resolve() for path in asked if path is not None]
         if len(set(given)) < len(given):
-            raise InvalidData("-o, --draws-to, --save and --report must be different files.")
-        if self.data in given:
-            raise InvalidData(f"{self.data} is the input: write to another file, so that the raw data stay.")
+            raise InvalidData("-o, --draws-to, --std-to, --save, --report and --gallery must be different files.")
+        for read in (self.data, self.model):
+            if read is not None and read.resolve() in given:
+                raise InvalidData(f"{read} is the input: write to another file, so that the raw data stay.")
 
     def _check_fits(self, table: Any) -> None:
         """Refuse outputs that cannot hold what the table is."""
-        from unfade.files import column_names
+        from unfade.files import ARRAYS, column_names, holds_numbers
 
+        for path in (self.output, self.draws_to):
+            if path is not None and path.suffix in ARRAYS and not holds_numbers(table):
+                raise InvalidData(
+                    f"{path.name} holds numbers alone, but {self.data} has other columns. Use .csv or .parquet."
+                )
         if self.draws_to is not None and (taken := {"draw", "row"} & set(column_names(table))):
             raise InvalidData(
                 f"--draws-to needs the names draw and row for itself, but {self.data} has {sorted(taken)}. Rename them."

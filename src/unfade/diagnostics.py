@@ -53,7 +53,7 @@ def _predict(
     fitted = clone(recoverer).fit(shown) if refit else recoverer
     rows, columns = np.nonzero(hidden)
     draws = fitted.sample(shown, n_draws, seed=seed).values.reshape(n_draws, *table.shape)[:, rows, columns]
-    noise: Any = np.broadcast_to(0.0 if fitted.noise_ is None else np.ravel(fitted.noise_), table.shape[1:])[columns]
+    noise: Any = _levels(fitted, container.columns, table.shape[1:])[columns]
     if fitted.noise_law_ is not None:
         noise = fitted.noise_law_[0] + fitted.noise_law_[1] * draws**2
     draws = draws + noise * np.random.default_rng(seed).normal(size=draws.shape)
@@ -156,12 +156,21 @@ def noise_report(recoverer: Any, X: Any, seed: int = 0) -> list[ColumnNoise]:
     Noise and a spread of the column's own look alike but for what other columns say: the upper end of the interval
     takes all that is unexplained for noise.
     """
-    return column_noise(predicted_cells(recoverer, X, seed=seed), recoverer.noise_)
+    return column_noise(predicted_cells(recoverer, X, seed=seed), recoverer)
 
 
-def column_noise(cells: HeldOut, noise: Any) -> list[ColumnNoise]:
-    """The same from cells that were hidden and predicted; noise: the level found, one number or one a column."""
-    levels = np.broadcast_to(0.0 if noise is None else np.ravel(noise), cells.seen.shape[1:])
+def _levels(recoverer: Any, columns: Sequence[Column] | None, shape: tuple[int, ...]) -> np.ndarray:
+    """Noise levels of the caller's columns, by name where they have any; 0 of those that the model does not know."""
+    levels = np.ravel(0.0 if recoverer.noise_ is None else recoverer.noise_)
+    if len(levels) == 1 or columns is None or recoverer.columns_ is None:
+        return np.broadcast_to(levels, shape)
+    known = {column.name: level for column, level in zip(recoverer.columns_, levels, strict=True)}
+    return np.array([known.get(column.name, 0.0) for column in columns])
+
+
+def column_noise(cells: HeldOut, recoverer: Any) -> list[ColumnNoise]:
+    """The same from cells that were hidden and predicted."""
+    levels = _levels(recoverer, cells.kinds, cells.seen.shape[1:])
     found = []
     for i in np.unique(cells.columns):
         if cells.discrete()[i]:

@@ -30,7 +30,8 @@ def with_limits(X: Any, obs: Observations, container: Container, limits: Limits 
     low, high = map(torch.from_numpy, found)
     names: list[Any] = list(container.names or range(obs.event_shape[0]))
     for name, pair in (limits or {}).items():
-        if name not in names or len(pair) != 2 or pair[0] not in ("<", ">"):
+        right = isinstance(pair, (tuple, list)) and len(pair) == 2 and pair[0] in ("<", ">")
+        if name not in names or not right or not isinstance(pair[1], (int, float)):
             raise InvalidData(f"Expected limits such as {{{names[0]!r}: ('<', 0.5)}}, got {{{name!r}: {pair!r}}}.")
         i, (sign, limit) = names.index(name), pair
         beyond = obs.values[:, i] <= limit if sign == "<" else obs.values[:, i] >= limit

@@ -151,11 +151,12 @@ def propagate(draws: Draws, estimator: Any, y: Any, at: Draws | None = None) -> 
 
 def cross_propagate(recoverer: Any, estimator: Any, X: Any, y: Any, cv: Any = 5, n_draws: int = 20) -> Predictions:
     """Predictions for every row from folds that it is not in: recoverer and estimator are fitted on the others alone."""
+    from sklearn.base import is_classifier
     from sklearn.model_selection import check_cv
     from sklearn.utils import _safe_indexing
 
     y = np.asarray(y)
-    splitter = check_cv(cv, y, classifier=hasattr(estimator, "classes_") or hasattr(estimator, "predict_proba"))
+    splitter = check_cv(cv, y, classifier=is_classifier(estimator))
     values: np.ndarray | None = None
     for train, test in splitter.split(np.zeros(len(y)), y):
         inside, outside = _safe_indexing(X, train), _safe_indexing(X, test)

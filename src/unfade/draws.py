@@ -1,6 +1,7 @@
 """Draws: many completed data sets, and what they say together."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,9 +81,10 @@ class Draws:
         """The same draws with the missing cells of some columns higher or lower, in sds of the column's observed cells.
 
         For cells that are missing because of what they hold, which no data can show: try what would have to be true.
+        Whole numbers become numbers, so that small shifts are not rounded away.
         """
         seen, names = self._seen(), list(self.columns or range(self.values.shape[-1]))
-        values = np.array(self.values)
+        values, columns = np.array(self.values), list(self._container.columns or ())
         for name, shift in shifts.items():
             if name not in names:
                 raise InvalidData(f"There is no column {name!r}. Columns are {names[:10]}.")
@@ -91,7 +93,9 @@ class Draws:
                 raise InvalidData(f"Column {name!r} holds no numbers that could be shifted. Choose one that does.")
             spread = values[0, seen[:, i], i].std() if seen[:, i].any() else values[..., i].std()
             values[:, ~seen[:, i], i] += shift * spread
-        return Draws(values, self._container, self.observed)
+            if columns and columns[i].kind == "whole":
+                columns[i] = replace(columns[i], kind="number")
+        return Draws(values, replace(self._container, columns=tuple(columns) or None), self.observed)
 
     def _seen(self) -> np.ndarray:
         if self.observed is None:

@@ -13,6 +13,7 @@ from unfade.storage import check_writable, whole_or_nothing
 from unfade.tables import check_names
 
 NULLS = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A"]  # cells of a CSV file
+ARRAYS = (".npy", ".npz")
 
 
 def read_table(path: str | os.PathLike[str]) -> Any:
@@ -168,6 +169,16 @@ def _as_arrow(table: Any) -> Any:
 
 def _as_array(table: Any) -> np.ndarray:
     return table if isinstance(table, np.ndarray) else np.stack([np.asarray(column) for column in table.columns], 1)
+
+
+def holds_numbers(table: Any) -> bool:
+    """Whether an array of numbers can hold the table."""
+    import pyarrow as pa
+
+    return isinstance(table, np.ndarray) or all(
+        pa.types.is_integer(each.type) or pa.types.is_floating(each.type) or pa.types.is_null(each.type)
+        for each in table.columns
+    )
 
 
 def column_names(table: Any) -> list[str]:

@@ -268,7 +268,7 @@ def read_frame(path: Path) -> np.ndarray:
                 if image.size[0] * image.size[1] > PIXELS:
                     raise InvalidFile(f"{path} has {image.size[0]} x {image.size[1]} pixels, at most {PIXELS} are read.")
                 frame = np.asarray(image.convert("RGB") if image.mode == "P" else image)
-                if frame.dtype == np.int32:  # how 16 bits are given
+                if frame.dtype == np.int32 and frame.min() >= 0 and frame.max() < 2**16:  # how 16 bits may be given
                     frame = frame.astype(np.uint16)
     except InvalidFile:
         raise

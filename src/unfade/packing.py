@@ -10,6 +10,7 @@ from torch import Tensor
 
 from unfade.architectures import AnyArchitecture, Architecture, ConvArchitecture
 from unfade.corruption import Corruption, GaussianNoise, GrowingNoise
+from unfade.errors import InvalidData
 from unfade.linear import LinearDecoder, blank_factors, linear_posterior
 from unfade.models import Ensemble, PosteriorLVM
 from unfade.observations import Scaling
@@ -23,6 +24,12 @@ from unfade.training import History, TrainingConfig
 def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Everything that a fitted recoverer needs to draw."""
     space, posterior = rec.space_, rec.posterior_
+    for column in rec.columns_ or ():
+        if odd := [value for value in column.categories if not isinstance(value, (str, int, float))]:
+            raise InvalidData(
+                f"A model file holds categories that are text or numbers, column {column.name!r} has {odd[0]!r}. "
+                f"Fit on frame[{column.name!r}].astype(str) to save the model."
+            )
     tensors = {"centre": space.scaling.centre, "scale": space.scaling.scale, "logged": space.scaling.logged}
     tensors |= {"modelled": space.modelled, "fill": space.fill, "whole": space.whole, "bounds": space.bounds}
     tensors |= {f"steps.{entry}": values for entry, values in space.steps.items()}
@@ -59,6 +66,9 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
     parameters = dict(meta["parameters"])
     parameters["architecture"] = _architecture(parameters["architecture"])
     parameters["training"] = _from_json(TrainingConfig, parameters["training"])
+    for name in ("bounds", "limits"):
+        if not meta["columns"] and isinstance(parameters.get(name), dict):  # of an array, by the number of the column
+            parameters[name] = {int(column): pair for column, pair in parameters[name].items()}
     rec = kind(**parameters)
     rec.seed_ = meta["seed"]
     if not (isinstance(rec.seed_, int) and 0 <= rec.seed_ < 2**63):
@@ -135,6 +145,8 @@ def _to_json(value: Any) -> Any:
         return asdict(value)
     if isinstance(value, dict):
         return {name: _to_json(part) for name, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_to_json(part) for part in value]
     plain = value is None or isinstance(value, (str, int, float))
     return value if plain else np.asarray(value).tolist()
 

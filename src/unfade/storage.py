@@ -48,9 +48,11 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a name for a new folder that is taken."""
+    """Refuse a name for a new folder that is taken, or in a folder that is not there."""
     if folder.exists():
         raise InvalidFile(f"{folder} is there already. Give another name, or remove it first.")
+    if not folder.absolute().parent.is_dir():
+        raise InvalidFile(f"There is no folder {folder.parent} to write {folder.name} to. Make it first.")
 
 
 def _umask() -> int:

@@ -105,7 +105,7 @@ def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
     linear = recoverer.posterior_ is not None and isinstance(recoverer.posterior_.each[0].encoder, LinearEncoder)
     simple = compare_cells(cells, seed=recoverer.seed_, without="linear Gaussian" if linear else "")
     columns, links = check_columns(cells), missing_links(cells)
-    noise = tuple(column_noise(cells, recoverer.noise_)) if _noisy(recoverer) else ()
+    noise = tuple(column_noise(cells, recoverer)) if _noisy(recoverer) else ()
     verdicts = [
         _calibration(cells),
         _collapse(cells, recoverer.noise_),
