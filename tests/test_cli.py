@@ -189,7 +189,52 @@ def test_columns_in_another_order_keep_their_own_values(csv, tmp_path):
 def test_the_input_is_never_overwritten(csv):
     before = csv.read_bytes()
     assert run("recover", csv, "-o", csv, *FAST).exit_code == 3
+    assert run("recover", csv, "-o", csv.parent / "." / "x" / ".." / csv.name, *FAST).exit_code == 3
     assert csv.read_bytes() == before
+
+
+def test_raw_images_are_never_overwritten(tmp_path):
+    stack = tmp_path / "depth.npy"
+    np.save(stack, np.random.default_rng(0).random((4, 6, 6)))
+    before = stack.read_bytes()
+    for names in (
+        ["-o", stack],
+        ["-o", tmp_path / "c.npy", "--std-to", stack],
+        ["-o", stack.parent / "x" / ".." / stack.name],
+    ):
+        assert run("recover", stack, *names, *FAST).exit_code == 3
+        assert stack.read_bytes() == before
+
+
+def test_what_cannot_be_written_is_said_before_the_fit(csv, tmp_path, monkeypatch):
+    monkeypatch.setattr("unfade.Recoverer.fit", lambda *_, **__: pytest.fail("it was fitted"))
+    (tmp_path / "t.csv").write_text("a,b\n1.5,x\n2.5,y\n,x\n")
+    said = run("recover", tmp_path / "t.csv", "-o", tmp_path / "t.npy", *FAST)
+    assert said.exit_code == 3
+    assert "holds numbers alone" in said.output
+    said = run("recover", csv, "-o", tmp_path / "no" / "such", *FAST)
+    assert said.exit_code == 3
+    assert "does not exist" in said.output
+
+
+def test_a_folder_leaves_models_of_the_user_alone(csv, tmp_path):
+    model = tmp_path / "out.model"
+    assert run("recover", csv, "-o", tmp_path / "out", "--save", model, *FAST).exit_code == 0
+    before = model.read_bytes()
+    assert run("recover", csv, "-o", tmp_path / "out", *FAST).exit_code == 3  # it is there
+    again = run("recover", csv, "-o", tmp_path / "new", "--model", model)
+    assert again.exit_code == 0, again.output
+    assert model.read_bytes() == before
+    assert not list(tmp_path.glob(".*fitted"))
+
+
+def test_a_model_takes_a_table_with_one_more_column(csv, tmp_path):
+    model = tmp_path / "m.unfade"
+    assert run("recover", csv, "-o", tmp_path / "a.csv", "--noise", "learn", "--save", model, *FAST).exit_code == 0
+    table = read_table(csv)
+    write_table(table.add_column(0, "more", pa.array([1.0] * len(table))), tmp_path / "more.csv")
+    said = run("recover", tmp_path / "more.csv", "-o", tmp_path / "b.csv", "--model", model)
+    assert said.exit_code == 0, said.output
 
 
 def test_an_output_that_exists_is_replaced(csv, tmp_path):

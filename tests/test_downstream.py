@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 
 from unfade import Recoverer
 from unfade.downstream import Predictions, cross_propagate, pool, propagate, tipping_points
@@ -106,6 +108,24 @@ def test_cross_validation_sees_nothing_of_the_rows_it_predicts(table):
     assert found.values.shape == (4, 120)
     assert [len(part) for part in seen] == [80, 80, 80]
     assert np.isfinite(found.values).all()
+
+
+def test_classes_are_in_every_fold():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 30)
+    X = 5 * y[:, None] + rng.normal(size=(90, 3))
+    found = cross_propagate(Recoverer(max_steps=20, random_state=0, verbose=0), RidgeClassifier(), X, y, cv=3, n_draws=2)
+    assert (found.values[0] == y).mean() > 0.6  # 0 where a class is never seen
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_small_shifts_of_whole_numbers_are_not_rounded_away(library):
+    numbers = pd.array([1, 3, None], dtype="Int64") if library is pd.DataFrame else [1, 3, None]
+    array, container = open_container(library({"n": numbers, "b": [1.0, 2.0, 3.0]}))
+    draws = Draws(np.where(np.isnan(array), 2.0, array)[None], container, ~np.isnan(array))
+    column = next(iter(draws.shifted({"n": 0.2})))["n"]
+    found = column.to_pylist() if library is pa.table else list(column)
+    assert found == pytest.approx([1, 3, 2.2])
 
 
 def test_shifts_move_only_what_was_missing():

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from torch.distributions import Independent
 
 from unfade import DataNotice, InvalidData, Recoverer, tables
@@ -513,3 +514,35 @@ def test_noise_is_not_meant_of_dates(mixed, noise, tmp_path):
     pd.testing.assert_frame_equal(Recoverer.load(tmp_path / "m").transform(mixed), clean)
     with pytest.raises(InvalidData, match="noise must be one number"):
         quick(noise=[0.1, 0.2]).fit(mixed)
+
+
+def test_limits_and_bounds_are_saved(tmp_path):
+    rng = np.random.default_rng(0)
+    array = np.maximum(rng.normal(size=(80, 3)), -0.5)
+    array[::7, 1] = np.nan
+    for data, lead in ((array, 0), (pd.DataFrame(array, columns=["lead", "b", "c"]), "lead")):
+        rec = quick(limits={lead: ("<", -0.5)}, bounds={lead: (-3, None)}).fit(data)
+        rec.save(tmp_path / "m")
+        again = Recoverer.load(tmp_path / "m")
+        assert np.array_equal(np.asarray(again.transform(data)), np.asarray(rec.transform(data)))
+        assert clone(again).fit(data).limits == again.limits
+    for wrong in (0.5, "<5", ("<", "5")):
+        with pytest.raises(InvalidData, match="Expected limits such as"):
+            quick(limits={0: wrong}).fit(array)
+
+
+def test_categories_that_a_file_cannot_hold_are_named(tmp_path):
+    ages = pd.DataFrame({"age": pd.cut(np.arange(40) % 9, 3), "x": np.arange(40) / 7 % 1})
+    rec = quick().fit(ages)
+    with pytest.raises(InvalidData, match=r"column 'age' has Interval.*astype\(str\)"):
+        rec.save(tmp_path / "m")
+
+
+def test_noise_levels_go_by_the_names_of_columns():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 1)) * [1, 10, 100] + rng.normal(size=(60, 3)), columns=list("abc"))
+    rec = quick(noise="learn").fit(frame)
+    other = frame[["c", "a", "b"]].assign(more=1.0)
+    with pytest.warns(DataNotice, match="more"):
+        found = {each.column: each.sd for each in rec.noise_report(other)}
+    assert found == {each.column: each.sd for each in rec.noise_report(frame)}

@@ -128,15 +128,15 @@ class Recovery:
             raise InvalidData(
                 f"-o {self.output} is a folder, which holds the draws too: leave --draws-to and --report out."
             )
+        if not self.resume:
+            storage.check_free(self.output)
         mark = storage.digest(Source.open(self.data).stamp(), self.how)[:12]
         kept = self.output.with_name(f".{self.output.name}-{mark}.fitted")  # of this file, fitted in this way
         for path in (self.save, kept):
             if path is not None:
                 storage.check_writable(path)
         own = self.model is None
-        if not self.resume:
-            storage.check_free(self.output)
-        elif own and kept.exists():
+        if self.resume and own and kept.exists():
             self.model, self.how = kept, {"random_state": self.seed}  # what a run that was stopped had fitted
         rec = self._fitted(lambda rec: fit_stream(rec, self.data, self.memory, self.seed, self.checkpoint))
         for path in (self.save, kept if own else None):

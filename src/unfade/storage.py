@@ -21,8 +21,7 @@ FORMAT = 1
 def whole_or_nothing(path: str | os.PathLike[str], keep: bool = True) -> Iterator[Path]:
     """A temporary path beside `path` that takes its name once everything was written, and not before (`keep`)."""
     target = Path(path)
-    if not target.parent.is_dir():
-        raise InvalidFile(f"Cannot write {target}: the folder {target.parent} does not exist. Create it first.")
+    _check_parent(target)
     if target.is_dir():
         raise InvalidFile(f"Cannot write {target}: it is a folder. Give a file name.")
     try:
@@ -51,8 +50,12 @@ def check_free(folder: Path) -> None:
     """Refuse a name for a new folder that is taken, or in a folder that is not there."""
     if folder.exists():
         raise InvalidFile(f"{folder} is there already. Give another name, or remove it first.")
-    if not folder.absolute().parent.is_dir():
-        raise InvalidFile(f"There is no folder {folder.parent} to write {folder.name} to. Make it first.")
+    _check_parent(folder)
+
+
+def _check_parent(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise InvalidFile(f"Cannot write {path}: the folder {path.parent} does not exist. Create it first.")
 
 
 def _umask() -> int:
