@@ -135,7 +135,6 @@ def _pack_har(folder: Path, kept: Path) -> None:
 def _fetch(address: str, path: Path) -> None:
     if path.exists():
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with urllib.request.urlopen(address, timeout=60) as answer:
             content = answer.read()
@@ -144,6 +143,7 @@ def _fetch(address: str, path: Path) -> None:
             f"{path} is not there, and {address} cannot be reached ({error}). Put the file there, or point --data-dir "
             "(or UNFADE_DATA) to a folder that has it."
         ) from None
+    path.parent.mkdir(parents=True, exist_ok=True)
     with whole_or_nothing(path) as part:
         Path(part).write_bytes(content)
 
