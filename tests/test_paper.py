@@ -27,6 +27,7 @@ from unfade.paper.classification import _judge
 from unfade.paper.reproduce import EXPERIMENTS, reproduce
 from unfade.paper.settings import SCHEDULES, Schedule
 from unfade.paper.study import Setting, corrupt
+from unfade.paper.tables import beside_the_paper
 from unfade.scores import covered, energy_score
 from unfade.training import TrainingConfig
 
@@ -207,6 +208,8 @@ def test_a_table_can_be_had_in_parts(data_dir, tmp_path):
         assert "20% missing" not in report
         assert "noise" not in report.split("Schedule")[0]
         assert "unfade" not in report
+        assert "ELBO as a share of the paper's: MVAE" in report
+        assert (tmp_path / "table1.png").exists()
     assert [line.split(",")[0] for line in lines] == ["lim 10: mvae", "lim 20: mvae"]
     found = json.loads((tmp_path / "results.json").read_text())
     assert len(found) == 2 * 2 + 1  # two missing ratios, and the seconds
@@ -216,6 +219,12 @@ def test_a_table_can_be_had_in_parts(data_dir, tmp_path):
         reproduce("table1", tmp_path, "quick", 1, data_dir, "cpu", data=["digits"])
     with pytest.raises(InvalidData, match=r"Expected some of 0\.2, 0\.5, 0\.8; got 0\.9"):
         reproduce("table1", tmp_path, "quick", 1, data_dir, "cpu", missing=[0.9])
+
+
+def test_our_elbos_are_set_beside_the_papers():
+    found = {("mnist", 0.2): {"MVAE": (1766.0, 0.0), "unfade": (1831.0, 0.0)}, ("mnist", 0.5): {"MVAE": (435.0, 0.0)}}
+    papers = {("mnist", 0.2): {"MVAE": 883.0, "TAE": 1831.0}, ("mnist", 0.5): {"MVAE": 870.0, "TAE": 1719.0}}
+    assert beside_the_paper(found, papers) == "ELBO as a share of the paper's: MVAE 0.50 to 2.00; unfade (of TAE's) 1.00."
 
 
 def test_the_command_line_tells_and_refuses(tmp_path):

@@ -1,39 +1,55 @@
 """table1 and supp-mnar: the ELBO of the truth and scores that do not hang on a variance floor, for every way to draw."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from unfade.paper.figures import SHOWN, examples
 from unfade.paper.settings import MNAR, TABLE_1
 from unfade.paper.study import WAYS, Results, Say, Setting, Study, fill, key, over_repeats
 
+Cell = tuple[str, float | None]  # data, and the share that is missing
+Elbos = dict[Cell, dict[str, tuple[float, float]]]  # by cell and way: mean and spread over masks
+
 PAPERS_NAME = {"MVAE": "MVAE", "MIWAE": "MIWAE", "TAE as printed": "TAE", "unfade": "TAE"}
 COLUMNS = ("ELBO", "energy score", "CRPS", "coverage", "PSNR")
+STYLES = {  # colour, marker and place beside the others of the same setting
+    "MVAE": ("C0", "o", -0.24),
+    "MIWAE": ("C1", "D", -0.12),
+    "MIWAE, conditioned": ("C2", "D", 0.0),
+    "TAE as printed": ("C3", "s", 0.12),
+    "unfade": ("k", "^", 0.24),
+}
 
 
 def table1(study: Study, results: Results, repeats: int, say: Say) -> str:
     """27 cells of supplement D.3 with our own methods beside, at two floors of the variance."""
     cells = [cell for cell in TABLE_1 if cell[0] in study.data and cell[1] in study.missing]
     settings = [Setting(*cell, mask) for cell in cells for mask in range(repeats)]  # repeats are masks, as in the paper
-    text = [f"# Table 1: {', '.join(study.data)}", ""]
+    papers: dict[Cell, dict[str, float]] = {cell: {n: value for n, (value, _) in TABLE_1[cell].items()} for cell in cells}
+    text, floors = [f"# Table 1: {', '.join(study.data)}", "", "![ELBO of the truth](table1.png)", ""], {}
     for lim in study.lims:
         label = _fill(study, results, settings, lim, say)
-        text += [f"## Log-variances within ±{lim / 2:g} ({label})", ""]
+        floors[label] = _elbos(study, results, settings, label)
+        text += [f"## Log-variances within ±{lim / 2:g} ({label})", "", beside_the_paper(floors[label], papers), ""]
         for data, missing in cells:
-            papers = {name: f"{value} ± {spread}" for name, (value, spread) in TABLE_1[data, missing].items()}
+            printed = {name: f"{value} ± {spread}" for name, (value, spread) in TABLE_1[data, missing].items()}
             same = [s for s in settings if (s.data, s.missing) == (data, missing)]
-            text += [f"### {data}, {missing:.0%} missing", "", *_rows(study, results, same, label, papers), ""]
+            text += [f"### {data}, {missing:.0%} missing", "", *_rows(study, results, same, label, printed), ""]
+    draw_elbos(results.folder / "table1.png", floors)
     return "\n".join(text)
 
 
 def mnar(study: Study, results: Results, repeats: int, say: Say) -> str:
     """A visible window of 10 x 10 pixels, supplement D.2."""
     settings = [Setting("mnist", None, mask) for mask in range(repeats)]
-    papers = {name: str(value) for name, value in MNAR.items()}
+    printed = {name: str(value) for name, value in MNAR.items()}
     text = ["# Structured missing values: a window of 10 x 10 is seen", ""]
     for lim in study.lims:
         label = _fill(study, results, settings, lim, say)
-        text += [f"## {label}", "", *_rows(study, results, settings, label, papers), ""]
+        found = _elbos(study, results, settings, label)
+        text += [f"## {label}", "", beside_the_paper(found, {("mnist", None): MNAR}), ""]
+        text += [*_rows(study, results, settings, label, printed), ""]
     if set(SHOWN) <= set(study.ways):
         text.append(examples(study, results, settings[:1], "window.png", say))
     return "\n".join(text)
@@ -47,6 +63,29 @@ def _fill(study: Study, results: Results, settings: Sequence[Setting], lim: floa
     return label
 
 
+def _elbos(study: Study, results: Results, settings: Sequence[Setting], label: str) -> Elbos:
+    """The ELBO of every way to draw that has one of its own: it is that of q(x|y) before any resampling."""
+    masks: dict[Cell, list[Setting]] = {}
+    for setting in settings:
+        masks.setdefault((setting.data, setting.missing), []).append(setting)
+    ways = [way for way in study.ways if not WAYS[way].refined]
+    return {
+        cell: {way: over_repeats([results[key(each, way, label)]["ELBO"] for each in same]) for way in ways}
+        for cell, same in masks.items()
+    }
+
+
+def beside_the_paper(found: Elbos, papers: Mapping[Cell, Mapping[str, float]]) -> str:
+    """What share our ELBOs have of those that the paper prints, from the least to the most of the settings."""
+    said = []
+    for way, name in PAPERS_NAME.items():
+        shares = [ours[way][0] / papers[cell][name] for cell, ours in found.items() if way in ours and name in papers[cell]]
+        if shares:
+            whose = "" if way.startswith(name) else f" (of {name}'s)"
+            said.append(f"{way}{whose} {min(shares):.2f}" + (f" to {max(shares):.2f}" if len(shares) > 1 else ""))
+    return f"ELBO as a share of the paper's: {'; '.join(said)}." if said else ""
+
+
 def _rows(study: Study, results: Results, settings: Sequence[Setting], label: str, papers: dict[str, str]) -> list[str]:
     """One line a way to draw: means over masks, their spread where there are several, the paper's ELBO beside."""
     columns = COLUMNS if study.noise_known else (*COLUMNS, "noise")
@@ -56,7 +95,7 @@ def _rows(study: Study, results: Results, settings: Sequence[Setting], label: st
         numbers = [_mean(name, [cell[name] for cell in cells]) for name in columns]
         numbers[3] += f" of {cells[0]['coverage due']:.3f}"
         if WAYS[way].refined:
-            numbers[0] = "as plain"  # the ELBO is that of q(x|y) before any resampling
+            numbers[0] = "as plain"
         lines.append(f"| {way} | {papers.get(PAPERS_NAME.get(way, ''), '')} | " + " | ".join(numbers) + " |")
     return lines
 
@@ -65,3 +104,33 @@ def _mean(name: str, values: Sequence[float]) -> str:
     digits = {"ELBO": 0, "CRPS": 4, "PSNR": 2}.get(name, 3)
     middle, spread = over_repeats(values)
     return f"{middle:.{digits}f}" + (f" ± {spread:.{digits}f}" if len(values) > 1 else "")
+
+
+def draw_elbos(path: Path, floors: Mapping[str, Elbos]) -> None:
+    """One panel a floor: ELBOs by setting, the paper's hollow; those below zero as arrows at the lower edge."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    figure = Figure(figsize=(1.2 + 4.2 * len(floors), 4.4), layout="constrained")
+    for axis, (label, found) in zip(figure.subplots(1, len(floors), squeeze=False)[0], floors.items(), strict=True):
+        for i, ((data, missing), ours) in enumerate(found.items()):
+            for way, (colour, marker, place) in STYLES.items():
+                printed = None if missing is None else TABLE_1[data, missing].get(PAPERS_NAME.get(way, ""))
+                if printed and way != "unfade":
+                    axis.errorbar(i + place, *printed, fmt=marker, color=colour, mfc="w", ms=6)
+                if way in ours:
+                    (middle, spread), low = ours[way], ours[way][0] < 0
+                    axis.errorbar(
+                        i + place, max(middle, 0), 0 if low else spread, fmt="v" if low else marker, color=colour, ms=4
+                    )
+            if i % 2:
+                axis.axvspan(i - 0.5, i + 0.5, color="0.95", zorder=-1)
+        names = [data if missing is None else f"{data} {missing:.0%}" for data, missing in found]
+        axis.set_xticks(range(len(found)), names, rotation=40, ha="right", fontsize=8)
+        axis.set(title=label, ylabel="ELBO of the truth", ylim=(-60, 2050), xlim=(-0.5, len(found) - 0.5))
+        axis.spines[["top", "right"]].set_visible(False)
+    shown = [way for way in STYLES if any(way in ours for found in floors.values() for ours in found.values())]
+    marks = [Line2D([], [], ls="", color=STYLES[way][0], marker=STYLES[way][1], ms=4, label=way) for way in shown]
+    hollow = Line2D([], [], ls="", color="0.3", marker="o", mfc="w", ms=6, label="hollow: the paper's")
+    figure.legend(handles=[*marks, hollow], loc="outside lower center", ncols=6, frameon=False, fontsize=8)
+    figure.savefig(path, dpi=130)
