@@ -10,6 +10,7 @@ from unfade.corruption import GaussianNoise
 from unfade.errors import InvalidData, TrainingFailed
 from unfade.methods import METHODS, fit_many, fit_method
 from unfade.objectives import MIWAE, Bound, Objective, PaperTAE
+from unfade.observations import Observations
 from unfade.recipes import Task
 from unfade.training import Run, TrainingConfig, batches, scoped_seed, train, train_many
 from unfade.watching import train_watched
@@ -313,3 +314,15 @@ def test_one_model_goes_back_and_its_neighbour_does_not():
     assert torch.isfinite(weights(falls.posterior)).all()
     train_many([alone])
     assert torch.allclose(weights(stands.posterior), weights(alone.posterior), atol=1e-4)
+
+
+def test_networks_that_found_the_noise_level_have_no_say_in_held_out_cells():
+    obs = Observations(torch.randn(50, 4), torch.rand(50, 4) < 0.8)
+    noise = GaussianNoise(torch.full((1,), 0.8), learn=True)
+    task = Task(obs, noise, Architecture(latent=2, hidden=(8,)), TrainingConfig(steps=20), 0)
+    recipe = METHODS["mvae"].recipe(task)
+    first, second = next(recipe), next(recipe)
+    assert second.watched
+    assert first.posterior is not second.posterior
+    assert first.posterior.corruption is second.posterior.corruption
+    assert not second.posterior.corruption.learned

@@ -31,7 +31,7 @@ from unfade.architectures import (
 from unfade.cells import HeldOut
 from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption, GrowingNoise
-from unfade.door import Bounds, matched, model_space, say_what_is_odd, with_limits
+from unfade.door import Bounds, matched, model_space, say_what_is_left, say_what_is_odd, with_limits
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
@@ -88,8 +88,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Candidates of z that a draw is chosen from by its weight; 0 for plain draws. "auto": 200 for methods "tae" and
         "miwae", none for "tae" with more than 64 numbers a sample, for the other methods and for convolutional networks.
     max_steps : int or None
-        Steps to train for. None: chosen by held-out observed cells, up to `training.steps`; all of them for method
-        "tae-paper".
+        Steps to train for. None: chosen by held-out observed cells, up to `training.steps` and, where these ask for more,
+        three sevenths as many on all cells; just `training.steps` for method "tae-paper".
     max_seconds : float or None
         Time budget of a fit.
     architecture : Architecture, ConvArchitecture or None
@@ -198,6 +198,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         images = conv is not None
         space = model_space(obs, container.columns or (), scaling, self.noise, self.bounds, mixed, images)
         say_what_is_odd(obs, space, container.columns or ())
+        say_what_is_left(container, self.kinds)
         members = self._members(space.features)
         corruption, settings = self._corruption(space, container.columns or ())
         architecture = conv or self._fully_connected(len(obs), space)
@@ -232,10 +233,12 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.noise_, self.noise_law_ = self._noise_in_units(), self._noise_law()
         self.widths_, self.held_out_ = None, None
         if task.split is not None and task.predicted is not None and posterior is not None:
-            noise = copy.deepcopy(posterior.each[0].corruption).cpu()
+            noise, held = copy.deepcopy(posterior.each[0].corruption).cpu(), task.split.held
+            measured = space.measured(obs[task.split.rows.cpu()]).to(held.observed.device)
+            split = replace(task.split, held=held.only(measured))
             if self.recalibrate:
-                self.widths_ = widths(task.split, task.predicted, noise, space.fine)
-            self.held_out_ = self._held_out(task.split, task.predicted, noise, obs, container)
+                self.widths_ = widths(split, task.predicted, noise, space.fine)
+            self.held_out_ = self._held_out(split, task.predicted, noise, obs, container)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -471,7 +474,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Where draws are recalibrated, those of half of the rows are by the widths that the other half asks for.
         """
         rows, wider = split.rows.cpu(), clean.clone()
-        hidden = self.space_.entries(split.held.observed.cpu()) & obs.observed[rows] & ~obs.within()[rows]
+        hidden = self.space_.entries(split.held.observed.cpu()) & obs.observed[rows]
         given = obs[rows].only(~hidden)
 
         def cells(x: Tensor) -> np.ndarray:

@@ -128,7 +128,7 @@ def build_posterior(
 
 
 def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most: int) -> Iterator[Stage]:
-    """A short first stage, of `most` steps or fewer, that finds the noise level, if it is to be learned, and freezes it.
+    """A short first stage that finds the noise level, if it is to be learned, and freezes it: `most` steps or fewer.
 
     Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
     starts high and the decoder low, so that the noise falls to the smallest sd of any entry. Trained
@@ -136,30 +136,35 @@ def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most
     lets it: below 1e-3 the stage is longer in proportion.
     """
     noise = posterior.corruption
-    if noise.learned:
-        level = noise.std.detach()[noise.std > 0]  # of what carries noise
-        posterior.decoder.offset.fill_(2 * float((level / 16).log().mean()))
-        steps = task.training.steps
-        pace = min(1.0, 1e3 * task.training.learning_rate)
-        taken = min(steps, int(max(300, min(most, steps // 10)) / pace))  # the level needs some 300 to fall
-        yield Stage(posterior, objective, taken / steps, time_share=0.15)
-        noise.requires_grad_(False)
+    level = noise.std.detach()[noise.std > 0]  # of what carries noise
+    posterior.decoder.offset.fill_(2 * float((level / 16).log().mean()))
+    steps = task.training.steps
+    pace = min(1.0, 1e3 * task.training.learning_rate)
+    taken = min(steps, int(max(300, min(most, steps // 10)) / pace))  # the level needs some 300 to fall
+    yield Stage(posterior, objective, taken / steps, time_share=0.15)
+    noise.requires_grad_(False)
 
 
 def mvae(task: Task, conditioned: bool = False) -> Recipe:
     """One stage by MVAE's bound."""
-    return (yield from _alone(task, task.posterior(conditioned), MVAE()))
+    return (yield from _alone(task, MVAE(), conditioned=conditioned))
 
 
 def miwae(task: Task, weights: int = 20, conditioned: bool = True) -> Recipe:
     """One stage by the importance-weighted bound."""
-    return (yield from _alone(task, task.posterior(conditioned), MIWAE(weights)))
+    return (yield from _alone(task, MIWAE(weights), conditioned=conditioned))
 
 
-def _alone(
-    task: Task, posterior: PosteriorLVM, objective: Objective, time_share: float = 1.0, noise_steps: int = 500
-) -> Recipe:
-    yield from _noise_stage(task, posterior, objective, noise_steps)
+def _alone(task: Task, objective: Objective, time_share: float = 1.0, noise_steps: int = 500, **kind: bool) -> Recipe:
+    """A posterior of that kind by one objective; the noise level first, and the posterior then anew, as if it were known.
+
+    The networks that found the level have seen all cells, also those that are held out from then on.
+    """
+    posterior = task.posterior(**kind)
+    if posterior.corruption.learned:
+        yield from _noise_stage(task, posterior, objective, noise_steps)
+        if not task.interrupted:
+            posterior = task.posterior(**kind)
     yield Stage(posterior, objective, time_share=time_share, watched=True, hold=_hold(task))
     return posterior
 
@@ -207,8 +212,8 @@ def tae(
     if predicts(posterior, task.architecture, task.features - task.corruption.categorical):
         plain = isinstance(task.corruption, GaussianNoise)
         objective = Predictive(hide_share, sharpness if plain else 0.0, fidelity)
-        return (yield from _alone(task, task.posterior(own_prior=True), objective, noise_steps=300))
-    model = yield from _alone(task, task.posterior(), MIWAE(weights), time_share=0.8)
+        return (yield from _alone(task, objective, noise_steps=300, own_prior=True))
+    model = yield from _alone(task, MIWAE(weights), time_share=0.8)
     last = _bound_stage if posterior == "bound" else _forward_stage
     return (yield from last(task, model, posterior_weights, posterior_share))
 

@@ -29,12 +29,14 @@ _MOST = 30.0  # logits beyond are as good as certain
 def interval_log_mass(low: Tensor, high: Tensor) -> Tensor:
     """log of the standard logistic density's mass between low and high.
 
-    sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)), which loses no digits anywhere.
+    sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)), which loses no digits anywhere. Ends that single
+    precision cannot tell apart have next to no mass between them.
 
     >>> interval_log_mass(torch.tensor([-1e9, 30.0]), torch.tensor([0.0, 31.0])).exp()
     tensor([5.0000e-01, 5.9151e-14])
     """
-    return logsigmoid(high) + logsigmoid(-low) + torch.log(-torch.expm1(low - high))
+    inside = -torch.expm1(low - high)
+    return logsigmoid(high) + logsigmoid(-low) + torch.log(inside.clamp(min=torch.finfo(inside.dtype).tiny))
 
 
 class RecordedCells(Cells):
@@ -216,17 +218,17 @@ def recording(noise: Any, space: ModelSpace, sure: Tensor | None = None) -> Gaus
     others = torch.zeros(space.features - len(space.numbers))
     std = noise_levels(noise, len(space.modelled))
     exact = None
-    if sure is not None and np.ndim(noise) == 0 and bool(sure[space.numbers].any()):
+    if sure is not None and np.size(noise) == 1 and bool(sure[space.numbers].any()):
         exact = torch.cat([sure[space.numbers], others.bool()])
     if std is None and noise == "learn-by-value":
         zero = (-space.scaling.centre / space.scaling.scale).flatten()
-        if not (
-            space.plain and bool((zero == zero[0]).all()) and bool((space.scaling.scale == space.scaling.scale[0]).all())
-        ):
+        alike = bool((zero == zero[0]).all()) and bool((space.scaling.scale == space.scaling.scale[0]).all())
+        if not (space.plain and alike and exact is None):
             raise InvalidData("noise='learn-by-value' needs numbers of one unit, got columns of several kinds.")
         share = 0.4 * space.spread
         return GrowingNoise(torch.full((1,), share), share / max(1.0, float(zero[0]) ** 2), zero[:1], learn=True)
-    if std is None and exact is not None and bool(exact[: len(space.numbers)].all()):
+    surely = torch.tensor([entry in space.steps for entry in space.numbers.tolist()], dtype=torch.bool)
+    if std is None and bool((surely if exact is None else surely | exact[: len(surely)]).all()):
         std = torch.zeros(len(space.modelled))  # nothing is there to learn it from
     if std is None:
         levels = space.features if noise == "learn-by-column" else 1

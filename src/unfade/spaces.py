@@ -181,6 +181,12 @@ class ModelSpace:
                     end[:, feature] = torch.where(within, scaled.clamp(-FAR, FAR).float(), end[:, feature])
         return [low, high]
 
+    def measured(self, obs: Observations) -> Tensor:
+        """Features that are not known to lie beyond a detection limit only, (samples, features)."""
+        measured = torch.ones(len(obs), self.features, dtype=torch.bool)
+        measured[:, : len(self.numbers)] = ~obs.within().flatten(1)[:, self.numbers]
+        return measured
+
     def entries(self, features: Tensor) -> Tensor:
         """A mask of features (samples, features) as one of entries, (samples, *event)."""
         mask = torch.zeros(len(features), len(self.modelled), dtype=torch.bool)

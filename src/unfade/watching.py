@@ -173,13 +173,13 @@ def train_watched(
     checkpoint: Checkpoint | None = None,
     hold: HoldOut = hold_out,
 ) -> Watched:
-    """Train for as long as held-out observed cells are predicted better and better, by CRPS; at most `config.steps`.
+    """Train for as long as held-out observed cells are predicted better and better, by CRPS; for at most `config.steps`.
 
     First at a constant rate, some of the observed cells held out. They are predicted at steps that grow by a quarter
     each time: by all runs that share their data together, and with averaged parameters, which do as well as
     those of a run of that length whose rate has fallen. Then on all cells, from seven tenths of the best number of
-    steps up to that number, the rate falling to zero; from the end, where the scores still fell. Each part is a
-    hundred steps at least: among fewer, scores of small tables are noise.
+    steps up to that number, the rate falling to zero; where the scores still fell at the end, from there on for three
+    sevenths as many steps more. Each part is a hundred steps at least: among fewer, scores of small tables are noise.
     """
     config, ensembles = runs[0].config, list({id(run.obs): run for run in runs}.values())
     splits = {id(run.obs): split for run in ensembles if (split := hold(run.obs, run.seed, run.posterior.corruption))}
