@@ -208,7 +208,7 @@ def test_a_table_can_be_had_in_parts(data_dir, tmp_path):
         assert "20% missing" not in report
         assert "noise" not in report.split("Schedule")[0]
         assert "unfade" not in report
-        assert "ELBO as a share of the paper's: MVAE" in report
+        assert "ELBO less the paper's, in nats: MVAE" in report
         assert (tmp_path / "table1.png").exists()
     assert [line.split(",")[0] for line in lines] == ["lim 10: mvae", "lim 20: mvae"]
     found = json.loads((tmp_path / "results.json").read_text())
@@ -224,7 +224,7 @@ def test_a_table_can_be_had_in_parts(data_dir, tmp_path):
 def test_our_elbos_are_set_beside_the_papers():
     found = {("mnist", 0.2): {"MVAE": (1766.0, 0.0), "unfade": (1831.0, 0.0)}, ("mnist", 0.5): {"MVAE": (435.0, 0.0)}}
     papers = {("mnist", 0.2): {"MVAE": 883.0, "TAE": 1831.0}, ("mnist", 0.5): {"MVAE": 870.0, "TAE": 1719.0}}
-    assert beside_the_paper(found, papers) == "ELBO as a share of the paper's: MVAE 0.50 to 2.00; unfade (of TAE's) 1.00."
+    assert beside_the_paper(found, papers) == "ELBO less the paper's, in nats: MVAE -435 to +883; unfade (less TAE's) +0."
 
 
 def test_the_command_line_tells_and_refuses(tmp_path):

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from unfade.paper.figures import SHOWN, examples
 from unfade.paper.settings import MNAR, TABLE_1
 from unfade.paper.study import WAYS, Results, Say, Setting, Study, fill, key, over_repeats
 
-Cell = tuple[str, float | None]  # data, and the share that is missing
+Cell = tuple[str, Any]  # data, and the share that is missing; None: a window is seen
 Elbos = dict[Cell, dict[str, tuple[float, float]]]  # by cell and way: mean and spread over masks
 
 PAPERS_NAME = {"MVAE": "MVAE", "MIWAE": "MIWAE", "TAE as printed": "TAE", "unfade": "TAE"}
@@ -76,14 +77,14 @@ def _elbos(study: Study, results: Results, settings: Sequence[Setting], label: s
 
 
 def beside_the_paper(found: Elbos, papers: Mapping[Cell, Mapping[str, float]]) -> str:
-    """What share our ELBOs have of those that the paper prints, from the least to the most of the settings."""
+    """How far our ELBOs are from those that the paper prints, from the least to the most of the settings."""
     said = []
     for way, name in PAPERS_NAME.items():
-        shares = [ours[way][0] / papers[cell][name] for cell, ours in found.items() if way in ours and name in papers[cell]]
-        if shares:
-            whose = "" if way.startswith(name) else f" (of {name}'s)"
-            said.append(f"{way}{whose} {min(shares):.2f}" + (f" to {max(shares):.2f}" if len(shares) > 1 else ""))
-    return f"ELBO as a share of the paper's: {'; '.join(said)}." if said else ""
+        gaps = [ours[way][0] - papers[cell][name] for cell, ours in found.items() if way in ours and name in papers[cell]]
+        if gaps:
+            whose = "" if way.startswith(name) else f" (less {name}'s)"
+            said.append(f"{way}{whose} {min(gaps):+.0f}" + (f" to {max(gaps):+.0f}" if len(gaps) > 1 else ""))
+    return f"ELBO less the paper's, in nats: {'; '.join(said)}." if said else ""
 
 
 def _rows(study: Study, results: Results, settings: Sequence[Setting], label: str, papers: dict[str, str]) -> list[str]:
@@ -113,9 +114,9 @@ def draw_elbos(path: Path, floors: Mapping[str, Elbos]) -> None:
 
     figure = Figure(figsize=(1.2 + 4.2 * len(floors), 4.4), layout="constrained")
     for axis, (label, found) in zip(figure.subplots(1, len(floors), squeeze=False)[0], floors.items(), strict=True):
-        for i, ((data, missing), ours) in enumerate(found.items()):
+        for i, (cell, ours) in enumerate(found.items()):
             for way, (colour, marker, place) in STYLES.items():
-                printed = None if missing is None else TABLE_1[data, missing].get(PAPERS_NAME.get(way, ""))
+                printed = TABLE_1[cell].get(PAPERS_NAME.get(way, ""))
                 if printed and way != "unfade":
                     axis.errorbar(i + place, *printed, fmt=marker, color=colour, mfc="w", ms=6)
                 if way in ours:
@@ -125,9 +126,9 @@ def draw_elbos(path: Path, floors: Mapping[str, Elbos]) -> None:
                     )
             if i % 2:
                 axis.axvspan(i - 0.5, i + 0.5, color="0.95", zorder=-1)
-        names = [data if missing is None else f"{data} {missing:.0%}" for data, missing in found]
+        names = [f"{data} {missing:.0%}" for data, missing in found]
         axis.set_xticks(range(len(found)), names, rotation=40, ha="right", fontsize=8)
-        axis.set(title=label, ylabel="ELBO of the truth", ylim=(-60, 2050), xlim=(-0.5, len(found) - 0.5))
+        axis.set(title=label, ylabel="ELBO of the truth", ylim=(-60, None), xlim=(-0.5, len(found) - 0.5))
         axis.spines[["top", "right"]].set_visible(False)
     shown = [way for way in STYLES if any(way in ours for found in floors.values() for ours in found.values())]
     marks = [Line2D([], [], ls="", color=STYLES[way][0], marker=STYLES[way][1], ms=4, label=way) for way in shown]
