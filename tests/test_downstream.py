@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.model_selection import ShuffleSplit
 
 from unfade import Recoverer
 from unfade.downstream import Predictions, cross_propagate, pool, propagate, tipping_points
@@ -108,6 +109,29 @@ def test_cross_validation_sees_nothing_of_the_rows_it_predicts(table):
     assert found.values.shape == (4, 120)
     assert [len(part) for part in seen] == [80, 80, 80]
     assert np.isfinite(found.values).all()
+
+
+def test_coefficients_are_pooled_by_name():
+    def fit(**params):
+        return SimpleNamespace(params=pd.Series(params), bse=pd.Series(dict.fromkeys(params, 0.1)))
+
+    pooled = pool([fit(x=1.0, y=10.0), fit(y=10.0, x=1.0)])
+    assert pooled.names == ("x", "y")
+    assert pooled.estimate.tolist() == [1.0, 10.0]
+    with pytest.raises(InvalidData, match="Expected the coefficients"):
+        pool([fit(x=1.0), fit(y=1.0)])
+    with pytest.raises(InvalidData, match="same coefficients in all results"):
+        pool([([1.0], [1.0]), ([1.0, 2.0], [1.0, 1.0])])
+    with pytest.raises(InvalidData, match="level lies between 0 and 1"):
+        pooled.interval(95)
+
+
+def test_every_row_is_predicted_once(table):
+    rec, (X, y) = Recoverer(max_steps=5, verbose=0), table
+    with pytest.raises(InvalidData, match="predict every row once"):
+        cross_propagate(rec, LinearRegression(), X, y, cv=ShuffleSplit(2))
+    with pytest.raises(InvalidData, match="an outcome for each"):
+        cross_propagate(rec, LinearRegression(), X, y[:10])
 
 
 def test_classes_are_in_every_fold():

@@ -31,6 +31,8 @@ class Pooled:
         """Ends of the confidence interval of each coefficient."""
         from scipy.stats import t
 
+        if not 0 < level < 1:
+            raise InvalidData(f"An interval's level lies between 0 and 1, got {level!r}. Use 0.95 for 95 %.")
         reach = t.ppf((1 + level) / 2, self.df) * self.std_error
         return self.estimate - reach, self.estimate + reach
 
@@ -66,11 +68,11 @@ def pool(results: Iterable[Any], df: float | None = None) -> Pooled:
     fits = list(results)
     if len(fits) < 2:
         raise InvalidData(f"Rubin's rules need at least 2 results, got {len(fits)}. Draw more completed data sets.")
-    pairs = [_estimate(fit) for fit in fits]
-    Q, U = (
-        np.stack([np.atleast_1d(np.asarray(part, dtype=float)) for part in parts]) for parts in zip(*pairs, strict=True)
-    )
-    if Q.shape != U.shape or not (np.isfinite(Q).all() and (U > 0).all()):
+    names = getattr(getattr(fits[0], "params", None), "index", None)
+    pairs = [[np.atleast_1d(np.asarray(part, dtype=float)) for part in _estimate(fit, names)] for fit in fits]
+    alike = len({part.shape for pair in pairs for part in pair}) == 1
+    Q, U = (np.stack(parts) for parts in zip(*pairs, strict=True)) if alike else (np.empty(0), np.empty(0))
+    if not (alike and np.isfinite(Q).all() and (U > 0).all()):
         raise InvalidData(
             "Expected finite estimates, each with a positive variance, of the same coefficients in all results."
         )
@@ -82,12 +84,11 @@ def pool(results: Iterable[Any], df: float | None = None) -> Pooled:
     riv, lambda_ = between / within, between / total
     freedom = _barnard_rubin(m, np.maximum(lambda_, 1e-4), df)
     fmi = (riv + 2 / (freedom + 3)) / (riv + 1)
-    names = getattr(getattr(fits[0], "params", None), "index", None)
     return Pooled(estimate, np.sqrt(total), freedom, riv, lambda_, fmi, None if names is None else tuple(map(str, names)))
 
 
-def _estimate(fit: Any) -> tuple[Any, Any]:
-    """Coefficients and their variances."""
+def _estimate(fit: Any, names: Any) -> tuple[Any, Any]:
+    """Coefficients and their variances, in the order of `names` where they have names."""
     if isinstance(fit, tuple):
         if len(fit) != 2:
             raise InvalidData(f"Expected pairs of estimates and their variances, got {len(fit)} parts.")
@@ -97,7 +98,11 @@ def _estimate(fit: Any) -> tuple[Any, Any]:
             f"Expected results of statsmodels or pairs (estimate, variance), got {type(fit).__name__}. "
             "Give (coefficients, squares of their standard errors)."
         )
-    return np.asarray(fit.params), np.asarray(fit.bse) ** 2
+    if names is None or not hasattr(fit.params, "index"):
+        return np.asarray(fit.params), np.asarray(fit.bse) ** 2
+    if sorted(fit.params.index) != sorted(names):
+        raise InvalidData(f"Expected the coefficients {list(names)} in all results, got {list(fit.params.index)}.")
+    return fit.params.loc[names], fit.bse.loc[names] ** 2
 
 
 def _barnard_rubin(m: int, lambda_: np.ndarray, complete: float) -> np.ndarray:
@@ -154,11 +159,18 @@ def cross_propagate(recoverer: Any, estimator: Any, X: Any, y: Any, cv: Any = 5,
     from sklearn.base import is_classifier
     from sklearn.model_selection import check_cv
     from sklearn.utils import _safe_indexing
+    from sklearn.utils.validation import _num_samples
 
     y = np.asarray(y)
-    splitter = check_cv(cv, y, classifier=is_classifier(estimator))
+    if _num_samples(X) != len(y):
+        raise InvalidData(f"Expected an outcome for each of {_num_samples(X)} rows, got {len(y)}.")
+    tagged = hasattr(estimator, "__sklearn_tags__") and is_classifier(estimator)
+    splitter = check_cv(cv, y, classifier=tagged or hasattr(estimator, "predict_proba"))
+    folds = list(splitter.split(np.zeros(len(y)), y))
+    if sorted(row for _, test in folds for row in test) != list(range(len(y))):
+        raise InvalidData("Expected folds that predict every row once, as KFold's do: cv leaves rows out, or repeats them.")
     values: np.ndarray | None = None
-    for train, test in splitter.split(np.zeros(len(y)), y):
+    for train, test in folds:
         inside, outside = _safe_indexing(X, train), _safe_indexing(X, test)
         fitted = clone(recoverer).fit(inside)
         found = propagate(fitted.sample(inside, n_draws), estimator, y[train], fitted.sample(outside, n_draws))

@@ -47,7 +47,7 @@ class Draws:
         return f"Draws({len(self)} completed data sets of {shape})"
 
     def mean(self) -> Any:
-        """Posterior mean of every number, rounded where the column holds whole numbers; the likeliest category."""
+        """Posterior mean of every number, rounded where the column's dtype holds whole ones; the likeliest category."""
         return self._container.wrap(middle(self.values, self._container.columns))
 
     def std(self) -> Any:
@@ -72,10 +72,15 @@ class Draws:
         return np.stack([(codes == code).mean(0) for code in range(len(values))], -1), values
 
     def changes(self) -> Any:
-        """What became of each cell: "observed" (as it came), "denoised", "imputed", or "missing" where it still is."""
+        """What became of each cell: "observed" (as it came), "denoised", "imputed", or "missing" where it still is.
+
+        What passes through (text that hardly repeats, a category not known before) counts as observed.
+        """
         seen, same = self._seen(), (self.values == self.values[0]).all(0)
         found = np.where(seen, np.where(same, "observed", "denoised"), "imputed")
-        return np.where(np.isnan(self.values[0]) & ~seen, "missing", found)
+        found = np.where(np.isnan(self.values[0]) & ~seen, "missing", found)
+        there = self._container.present()
+        return found if there is None else np.where(there & ~seen, "observed", found)
 
     def shifted(self, shifts: dict[Any, float]) -> "Draws":
         """The same draws with the missing cells of some columns higher or lower, in sds of the column's observed cells.
@@ -89,7 +94,7 @@ class Draws:
             if name not in names:
                 raise InvalidData(f"There is no column {name!r}. Columns are {names[:10]}.")
             i = names.index(name)
-            if self._container.columns is not None and self._container.columns[i].discrete:
+            if columns and (columns[i].discrete or columns[i].kind == "excluded"):
                 raise InvalidData(f"Column {name!r} holds no numbers that could be shifted. Choose one that does.")
             spread = values[0, seen[:, i], i].std() if seen[:, i].any() else values[..., i].std()
             values[:, ~seen[:, i], i] += shift * spread
