@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from unfade import cli
 from unfade.files import read_table, write_table
+from unfade.streaming.sources import Source
 
 FAST = ["--max-steps", "5", "--seed", "1"]
 
@@ -235,6 +236,49 @@ def test_a_model_takes_a_table_with_one_more_column(csv, tmp_path):
     write_table(table.add_column(0, "more", pa.array([1.0] * len(table))), tmp_path / "more.csv")
     said = run("recover", tmp_path / "more.csv", "-o", tmp_path / "b.csv", "--model", model)
     assert said.exit_code == 0, said.output
+
+
+def test_a_report_takes_a_table_with_one_more_column(csv, tmp_path):
+    model, page = tmp_path / "m.unfade", tmp_path / "r.html"
+    assert run("recover", csv, "-o", tmp_path / "a.csv", "--noise", "learn", "--save", model, *FAST).exit_code == 0
+    table = read_table(csv)
+    write_table(table.add_column(0, "more", pa.array([1.0] * len(table))), tmp_path / "more.csv")
+    said = run("recover", tmp_path / "more.csv", "-o", tmp_path / "b.csv", "--model", model, "--report", page)
+    assert said.exit_code == 0, said.output
+    assert page.exists()
+
+
+def test_codes_are_no_numbers(tmp_path):
+    rows = [f"0{1000 + i % 5},{10**19 + i},{i / 7 if i % 6 else ''}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["zip,id,x", *rows]) + "\n")
+    assert run("recover", tmp_path / "t.csv", "-o", tmp_path / "o.csv", *FAST).exit_code == 0
+    found = [line.split(",")[:2] for line in (tmp_path / "o.csv").read_text().splitlines()[1:]]
+    assert [[cell.strip('"') for cell in line] for line in found] == [line.split(",")[:2] for line in rows]
+    assert Source.open(tmp_path / "t.csv").schema == read_table(tmp_path / "t.csv").schema
+
+
+def test_text_that_is_not_utf8_is_said(tmp_path):
+    (tmp_path / "t.csv").write_bytes("town,x\nZürich,1\n".encode("latin-1"))
+    said = run("recover", tmp_path / "t.csv", "-o", tmp_path / "o.csv", *FAST)
+    assert said.exit_code == 3
+    assert "not encoded as UTF-8: see column 'town'" in said.output
+
+
+def test_names_that_are_numbers_from_0_are_a_header(tmp_path):
+    np.save(tmp_path / "a.npy", small_table(40))
+    assert run("recover", tmp_path / "a.npy", "-o", tmp_path / "a.csv", *FAST).exit_code == 0
+    assert run("recover", tmp_path / "a.csv", "-o", tmp_path / "b.csv", *FAST).exit_code == 0
+
+
+def test_resuming_what_is_complete_fits_nothing(csv, tmp_path, monkeypatch):
+    (tmp_path / ".out-other.fitted").write_text("left by a run that was stopped")
+    assert run("recover", csv, "-o", tmp_path / "out", *FAST).exit_code == 0
+    assert not list(tmp_path.glob(".*fitted"))
+    monkeypatch.setattr("unfade.Recoverer.fit", lambda *_, **__: pytest.fail("it was fitted"))
+    again = run("recover", csv, "-o", tmp_path / "out", "--resume", *FAST)
+    assert again.exit_code == 0
+    assert "nothing to resume" in again.output
+    assert run("recover", csv, "-o", tmp_path / "out", "--resume", "--seed", "9").exit_code == 3
 
 
 def test_an_output_that_exists_is_replaced(csv, tmp_path):

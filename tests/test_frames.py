@@ -95,6 +95,7 @@ def test_means_and_draws_go_to_different_places(tmp_path):
 
 def test_a_filled_pixel_is_not_called_missing():
     assert as_type(np.array([0.2, 7.6, np.nan]), np.dtype("uint8"), 0.0).tolist() == [1, 8, 0]
+    assert as_type(np.array([-3.0]), np.dtype("uint8"), 0.0).tolist() == [1]
     assert as_type(np.array([254.9]), np.dtype("uint8"), 255.0).tolist() == [254]
 
 

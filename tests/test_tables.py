@@ -1,6 +1,7 @@
 """Tables as people have them: kinds of columns, what comes back, rules for what was not there at fit."""
 
 import datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from unfade import DataNotice, InvalidData, Recoverer, tables
 from unfade.architectures import Architecture
 from unfade.conditionals import Cells
 from unfade.corruption import GaussianNoise
+from unfade.diagnostics import held_out
 from unfade.observations import Observations, as_observations
 from unfade.recording import Recording, interval_log_mass
 from unfade.spaces import ModelSpace
@@ -87,7 +89,10 @@ def test_a_mixed_frame_comes_back_filled(mixed):
     probabilities, values = draws.probabilities("town")
     assert values == ("Lima", "Oslo", "Rome")
     assert np.allclose(probabilities.sum(1), 1)
-    assert set(draws.changes().ravel()) == {"observed", "imputed", "missing"}  # the key is not modelled
+    assert set(draws.changes().ravel()) == {"observed", "imputed"}
+    assert set(draws.changes()[:, 0]) == {"observed"}  # the key, which passes through
+    with pytest.raises(InvalidData, match="no numbers that could be shifted"):
+        draws.shifted({"key": 1.0})
     assert draws.std()["town"].between(0, 1).all()
     assert draws.quantile(0.5)["grade"].dtype == mixed["grade"].dtype
     with pytest.raises(InvalidData, match="holds numbers"):
@@ -247,7 +252,7 @@ def test_cells_below_a_detection_limit_are_drawn_below_it():
     assert (same.sample(np.where(clean < [-0.5, -9], [-0.5, 0], clean), 5).values[:, below, 0] <= -0.5 + 1e-6).all()
     with pytest.raises(InvalidData, match="no noise on that column"):
         quick(noise=0.1).fit(frame)
-    with pytest.raises(InvalidData, match="Expected limits such as"):
+    with pytest.raises(InvalidData, match="limits names 5, which is no column"):
         quick(limits={5: ("<", 1)}).fit(clean)
 
 
@@ -387,7 +392,7 @@ def test_bounds_of_the_user_hold_on_logarithms_too():
 
 @pytest.mark.parametrize("code", [-1e30, 1e30, np.inf])
 def test_a_date_out_of_all_bounds_is_the_last_there_is(code):
-    moment = tables._value(code, tables.Column("when", "date"), "Datetime")
+    moment = tables._value(code, tables.Column("when", "date"))
     assert moment.year in (1, 9999)
 
 
@@ -525,7 +530,8 @@ def test_limits_and_bounds_are_saved(tmp_path):
         rec.save(tmp_path / "m")
         again = Recoverer.load(tmp_path / "m")
         assert np.array_equal(np.asarray(again.transform(data)), np.asarray(rec.transform(data)))
-        assert clone(again).fit(data).limits == again.limits
+        clone(again).fit(data)
+    quick(limits={0: ("<", np.int64(-1))}, bounds={np.int64(1): (-9, 9)}).fit(array).save(tmp_path / "m")
     for wrong in (0.5, "<5", ("<", "5")):
         with pytest.raises(InvalidData, match="Expected limits such as"):
             quick(limits={0: wrong}).fit(array)
@@ -546,3 +552,110 @@ def test_noise_levels_go_by_the_names_of_columns():
     with pytest.warns(DataNotice, match="more"):
         found = {each.column: each.sd for each in rec.noise_report(other)}
     assert found == {each.column: each.sd for each in rec.noise_report(frame)}
+
+
+ZONES = [None, "UTC", "America/New_York", "Etc/GMT+5", datetime.timezone(datetime.timedelta(hours=5, minutes=30))]
+
+
+@pytest.mark.parametrize("code", [1.7e15, -1e30, 1e30])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", ZONES)
+def test_dates_keep_their_zone_and_unit(zone, unit, code):
+    given = pd.Series(pd.to_datetime(["2024-01-01 10:00:00.123456789", None])).dt.as_unit(unit).dt.tz_localize(zone)
+    seconds = pa.array([1_704_067_200, None], pa.int64())
+    frames = [pd.DataFrame({"t": given}), pa.table({"t": seconds.cast(pa.timestamp(unit, zone and "+05:30"))})]
+    if isinstance(zone, str) and unit != "s":
+        frames.append(pl.DataFrame({"t": pl.Series([1_704_067_200_000, None]).cast(pl.Datetime(unit, zone))}))
+    for frame in frames:
+        array, container = open_container(frame)
+        back = container.wrap(np.where(np.isnan(array), code, array))
+        new, old = back["t"], frame["t"]
+        assert new.type == old.type if isinstance(frame, pa.Table) else new.dtype == old.dtype
+        assert new[0] == old[0]  # to the nanosecond
+        found = open_container(back)[0][1, 0]
+        assert found == code if abs(code) < 1e20 else found * code > 0  # the last there is
+
+
+def test_numbers_of_all_dtypes_come_back_in_theirs():
+    money = pa.decimal128(9, 2)
+    for dtype in ("Float64", "Float32", "double[pyarrow]", "float32", pd.ArrowDtype(money)):
+        first = [Decimal("1.25"), Decimal("2.5"), None] if dtype == pd.ArrowDtype(money) else [1.25, 2.5, None]
+        array, container = open_container(pd.DataFrame({"x": pd.Series(first).astype(dtype)}))
+        back = container.wrap(np.where(np.isnan(array), 3.4567, array))["x"]
+        assert back.dtype == dtype
+        assert float(back[2]) == pytest.approx(3.4567, abs=0.004)
+    ids = [2076315979518901757, 2076315979518901758, None]
+    array, container = open_container(pa.table({"id": ids}))
+    assert container.wrap(np.where(np.isnan(array), 5.0, array))["id"].to_pylist() == [*ids[:2], 5]
+    kind = pa.dictionary(pa.int8(), pa.large_string())
+    array, container = open_container(pa.table({"c": pa.array(["a", "b", None, "a"]).dictionary_encode().cast(kind)}))
+    assert container.wrap(np.where(np.isnan(array), 1.0, array))["c"].type == kind
+
+
+@pytest.mark.parametrize("cells", [[[1], [2], None], [{"a": 1}, None, None]])
+def test_cells_that_are_no_values_are_refused(cells):
+    with pytest.raises(InvalidData, match="Expected numbers, truth values, dates or text in column 'x'"):
+        open_container(pa.table({"x": cells}))
+
+
+@pytest.mark.parametrize(("kind", "cells"), [("boolean", [1, 2, 1]), ("date", ["01/01/2024", "x", "x"]), ("number", "abc")])
+def test_kinds_that_a_column_cannot_be_of_are_refused(kind, cells):
+    with pytest.raises(InvalidData, match=f"cannot be of kind '{kind}'"):
+        open_container(pd.DataFrame({"x": list(cells)}), kinds={"x": kind})
+
+
+def test_noise_that_nothing_carries_is_none():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.random(60) < 0.5, "b": np.array(["x", "y", "z"])[rng.integers(0, 3, 60)]})
+    frame["t"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 10**9, 60), unit="s")
+    frame.loc[::7, "b"] = None
+    for noise in ("learn", "learn-by-column"):
+        check_filled(frame, quick(noise=noise).fit_transform(frame))
+    with pytest.raises(InvalidData, match="needs numbers of one unit"):
+        quick(noise="learn-by-value").fit(frame[["t"]].assign(x=1.5 + np.arange(60) / 7))
+
+
+def test_values_that_single_precision_cannot_tell_apart_are_fitted():
+    rng = np.random.default_rng(0)
+    cents = np.round(rng.normal(5, 2, size=(200, 2)), 1)
+    cents[0, 0], cents[::9, 1] = 1e9, np.nan
+    assert np.isfinite(quick().fit_transform(pd.DataFrame(cents, columns=["a", "b"]))).all().all()
+    assert interval_log_mass(torch.zeros(1), torch.zeros(1)).isfinite().all()
+
+
+def test_categories_carry_no_noise():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=80), "c": np.array(["p", "q", "r"])[rng.integers(0, 3, 80)]})
+    rec = quick(noise=0.3).fit(frame)
+    cells = held_out(rec, frame, refit=False)
+    codes = cells.draws[:, cells.columns == 1]
+    assert (codes == codes.round()).all()
+
+
+def test_several_detection_limits_do_not_widen_draws():
+    rng = np.random.default_rng(0)
+    clean = rng.normal(size=(900, 1)) + 0.3 * rng.normal(size=(900, 2))
+    limit = np.where(rng.random(900) < 0.5, -1.5, 1.0)
+    texts = [f"{v:.4f}" if v > end else f"<{end}" for v, end in zip(clean[:, 0], limit, strict=True)]
+    frame = pd.DataFrame({"lead": texts, "zinc": clean[:, 1]})
+    frame.loc[::6, "lead"] = None
+    rec = Recoverer(members=1, random_state=0, verbose=0, training=TrainingConfig(steps=600)).fit(frame)
+    assert rec.widths_[0] < 1.5  # 2, the most, where limits count as values
+
+
+def test_text_with_holes_that_passes_through_is_said():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=60), "said": [f"remark {i}" if i % 5 else None for i in range(60)]})
+    with pytest.warns(DataNotice, match="passes through, holes too: column 'said'"):
+        quick().fit(frame)
+    quick(kinds={"said": "excluded"}).fit(frame)  # as was asked for
+
+
+def test_categories_may_be_dates(tmp_path):
+    days = [datetime.date(2024, 1, 1 + i % 4) for i in range(60)]
+    frame = pa.table({"day": days, "x": [None if i % 7 == 0 else i / 9 % 1 for i in range(60)]})
+    rec = quick(kinds={"day": "category"}).fit(frame)
+    rec.save(tmp_path / "m")
+    again = Recoverer.load(tmp_path / "m")
+    assert again.columns_ == rec.columns_
+    assert again.transform(frame).equals(rec.transform(frame))

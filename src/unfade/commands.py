@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +92,13 @@ class Recovery:
             self.out.result(rows=len(table), missing=0, left_missing=0, output=str(self.output))
             return False
         rec = self._fitted(lambda rec: rec.fit(table, checkpoint=self.checkpoint))
-        if self.save is not None:
-            rec.save(self.save)
         clean, draws = rec.transform(table), self.draws or 20
         completed = rec.sample(table, draws, seed=self.seed) if self.draws_to else None
         write_table(clean, self.output)
         if completed is not None and self.draws_to is not None:
             write_table(long_table(completed, column_names(table)), self.draws_to)
+        if self.save is not None:
+            rec.save(self.save)
         if self.report is not None:
             rec.report(self.report, table, completed)
         missing, left = count_missing(table), count_missing(clean)
@@ -122,15 +123,19 @@ class Recovery:
         """A table that need not fit into memory: fitted on a sample, written part by part."""
         from unfade import storage
         from unfade.streaming import fit_stream, recover_stream
+        from unfade.streaming.parts import is_finished
         from unfade.streaming.sources import Source
 
         if self.draws_to is not None or self.report is not None:
             raise InvalidData(
                 f"-o {self.output} is a folder, which holds the draws too: leave --draws-to and --report out."
             )
-        if not self.resume:
-            storage.check_free(self.output)
-        mark = storage.digest(Source.open(self.data).stamp(), self.how)[:12]
+        stamp = Source.open(self.data).stamp()
+        if self.resume and is_finished(self.output, source=stamp, draws=self.draws or 0, seed=self.seed):
+            self.out.note(f"{self.output} is complete: there is nothing to resume.")
+            return False
+        storage.check_free(self.output)  # what a stopped run has left has another name
+        mark = storage.digest(stamp, self.how)[:12]
         kept = self.output.with_name(f".{self.output.name}-{mark}.fitted")  # of this file, fitted in this way
         for path in (self.save, kept):
             if path is not None:
@@ -145,7 +150,8 @@ class Recovery:
         recover_stream(
             rec, self.data, self.output, self.draws or 0, self.refine, self.seed, self.memory, resume=self.resume
         )
-        kept.unlink(missing_ok=True)
+        for left in self.output.parent.glob(f".{escape(self.output.name)}-*.fitted"):  # also of runs begun otherwise
+            left.unlink()
         seconds = time.monotonic() - started
         self.out.say(f"{self.data}: recovered in {seconds:.0f} s")
         draws_at = self.output / "draws.parquet" if self.draws else None
@@ -230,10 +236,13 @@ class Recovery:
 
     def _check_names(self) -> None:
         """Refuse to write to one place twice, or over what is read."""
-        asked = (self.output, self.draws_to, self.std_to, self.save, self.report, self.gallery)
+        folder = None if self.checkpoint is None else self.checkpoint.folder
+        asked = (self.output, self.draws_to, self.std_to, self.save, self.report, self.gallery, folder)
         given = [path.resolve() for path in asked if path is not None]
         if len(set(given)) < len(given):
-            raise InvalidData("-o, --draws-to, --std-to, --save, --report and --gallery must be different files.")
+            raise InvalidData(
+                "-o, --draws-to, --std-to, --save, --report, --gallery, --checkpoint must be different files."
+            )
         for read in (self.data, self.model):
             if read is not None and read.resolve() in given:
                 raise InvalidData(f"{read} is the input: write to another file, so that the raw data stay.")
@@ -243,7 +252,7 @@ class Recovery:
         from unfade.files import ARRAYS, column_names, holds_numbers
 
         for path in (self.output, self.draws_to):
-            if path is not None and path.suffix in ARRAYS and not holds_numbers(table):
+            if path is not None and path.suffix.lower() in ARRAYS and not holds_numbers(table):
                 raise InvalidData(
                     f"{path.name} holds numbers alone, but {self.data} has other columns. Use .csv or .parquet."
                 )

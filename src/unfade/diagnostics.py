@@ -53,7 +53,7 @@ def _predict(
     fitted = clone(recoverer).fit(shown) if refit else recoverer
     rows, columns = np.nonzero(hidden)
     draws = fitted.sample(shown, n_draws, seed=seed).values.reshape(n_draws, *table.shape)[:, rows, columns]
-    noise: Any = _levels(fitted, container.columns, table.shape[1:])[columns]
+    noise: Any = noise_by_column(fitted, container.columns, table.shape[1:])[columns]
     if fitted.noise_law_ is not None:
         noise = fitted.noise_law_[0] + fitted.noise_law_[1] * draws**2
     draws = draws + noise * np.random.default_rng(seed).normal(size=draws.shape)
@@ -159,18 +159,19 @@ def noise_report(recoverer: Any, X: Any, seed: int = 0) -> list[ColumnNoise]:
     return column_noise(predicted_cells(recoverer, X, seed=seed), recoverer)
 
 
-def _levels(recoverer: Any, columns: Sequence[Column] | None, shape: tuple[int, ...]) -> np.ndarray:
-    """Noise levels of the caller's columns, by name where they have any; 0 of those that the model does not know."""
+def noise_by_column(recoverer: Any, columns: Sequence[Column] | None, shape: tuple[int, ...]) -> np.ndarray:
+    """Noise levels of the caller's columns, by name where they have any; 0 of categories and of what is not modelled."""
     levels = np.ravel(0.0 if recoverer.noise_ is None else recoverer.noise_)
-    if len(levels) == 1 or columns is None or recoverer.columns_ is None:
+    if columns is None or recoverer.columns_ is None:
         return np.broadcast_to(levels, shape)
-    known = {column.name: level for column, level in zip(recoverer.columns_, levels, strict=True)}
+    each = np.broadcast_to(levels, len(recoverer.columns_))
+    known = {column.name: level for column, level in zip(recoverer.columns_, each, strict=True) if not column.discrete}
     return np.array([known.get(column.name, 0.0) for column in columns])
 
 
 def column_noise(cells: HeldOut, recoverer: Any) -> list[ColumnNoise]:
     """The same from cells that were hidden and predicted."""
-    levels = _levels(recoverer, cells.kinds, cells.seen.shape[1:])
+    levels = noise_by_column(recoverer, cells.kinds, cells.seen.shape[1:])
     found = []
     for i in np.unique(cells.columns):
         if cells.discrete()[i]:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,12 @@ def with_limits(X: Any, obs: Observations, container: Container, limits: Limits 
     low, high = map(torch.from_numpy, found)
     names: list[Any] = list(container.names or range(obs.event_shape[0]))
     for name, pair in (limits or {}).items():
+        if name not in names:
+            raise InvalidData(f"limits names {name!r}, which is no column. Columns are {names[:10]}.")
         right = isinstance(pair, (tuple, list)) and len(pair) == 2 and pair[0] in ("<", ">")
-        if name not in names or not right or not isinstance(pair[1], (int, float)):
+        if not right or not isinstance(pair[1], Real):
             raise InvalidData(f"Expected limits such as {{{names[0]!r}: ('<', 0.5)}}, got {{{name!r}: {pair!r}}}.")
-        i, (sign, limit) = names.index(name), pair
+        i, sign, limit = names.index(name), pair[0], float(pair[1])
         beyond = obs.values[:, i] <= limit if sign == "<" else obs.values[:, i] >= limit
         (high if sign == "<" else low)[beyond & obs.observed[:, i], i] = limit
     free = low.isinf() & high.isinf()
@@ -73,7 +76,7 @@ def model_space(
         levels = None if isinstance(noise, str) and noise == "infer" else noise_levels(noise, entries)
         exact = torch.zeros(entries, dtype=torch.bool) if levels is None else levels == 0
         for i, column in enumerate(columns):
-            exact[i] |= column.discrete or (np.ndim(noise) == 0 and column.kind == "date")
+            exact[i] |= column.discrete or (np.size(noise) == 1 and column.kind == "date")
     whole = torch.zeros(entries, dtype=torch.bool)
     whole[[i for i, column in enumerate(columns) if column.kind != "number"]] = True
     space = ModelSpace.fit(obs, scaling, exact, counts, whole, _ends(bounds, entries, columns), images)
@@ -84,6 +87,25 @@ def model_space(
             "and method 'tae', 'miwae' or 'mvae'. Leave the limits out otherwise."
         )
     return space
+
+
+def say_what_is_left(container: Container, kinds: dict[str, str] | None) -> None:
+    """A notice, to the caller's caller, of columns that pass through with holes, though nobody asked for that."""
+    there = container.present()
+    if there is None:
+        return
+    left = [
+        column.name
+        for column, seen in zip(container.columns or (), there.T, strict=True)
+        if column.kind == "excluded" and column.name not in (kinds or {}) and seen.any() and not seen.all()
+    ]
+    if left:
+        warnings.warn(
+            f"Text that hardly ever repeats passes through, holes too: column {', '.join(map(repr, left[:10]))}. "
+            "Correct what should be numbers or dates, or say that it is of kind 'category', or 'excluded'.",
+            DataNotice,
+            stacklevel=3,
+        )
 
 
 def say_what_is_odd(obs: Observations, space: ModelSpace, columns: Sequence[Column]) -> None:
@@ -134,6 +156,8 @@ def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Ten
 def _pair(of: str, pair: Any) -> Tensor:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise InvalidData(f"bounds of {of} must be a pair such as (0, 1), got {pair!r}.")
+    if not all(end is None or isinstance(end, Real) for end in pair):
+        raise InvalidData(f"bounds of {of} must be numbers, or None for no bound, got {pair!r}.")
     low, high = (far if end is None else float(end) for end, far in zip(pair, (-np.inf, np.inf), strict=True))
     if not low < high:
         raise InvalidData(f"bounds of {of} must be a lower and a higher number, got {pair!r}.")

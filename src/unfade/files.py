@@ -47,7 +47,7 @@ def _check_header(path: Path, names: list[str]) -> None:
         raise InvalidFile(
             f"{path} has one column named {names[0]!r}. Expected commas between cells: convert the separators."
         )
-    if all(_is_number(name) for name in names):
+    if all(_is_number(name) for name in names) and names != [str(i) for i in range(len(names))]:
         raise InvalidFile(f"{path} has no header: its first line is {', '.join(names)}. Expected a line of column names.")
 
 
@@ -91,7 +91,51 @@ def _format(path: Path) -> tuple[Callable[[Path], Any], Callable[[Any, Path], No
 def _read_csv(path: Path) -> Any:
     from pyarrow import csv
 
-    return csv.read_csv(path, convert_options=csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True))
+    def read(**options: Any) -> Any:
+        return csv.read_csv(path, convert_options=csv_options(**options))
+
+    table = read()
+    check_text(path, table.schema)
+    if names := numbers_in(table.schema):
+        text = read(column_types=dict.fromkeys(names, "string"), include_columns=names)
+        for name in codes_in(text):
+            table = table.set_column(table.column_names.index(name), name, text[name])
+    return table
+
+
+def csv_options(**options: Any) -> Any:
+    """How cells of a CSV file are read."""
+    from pyarrow import csv
+
+    return csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True, **options)
+
+
+def check_text(path: Path, schema: Any) -> None:
+    """Refuse a CSV file whose bytes are no UTF-8."""
+    import pyarrow as pa
+
+    if odd := [field.name for field in schema if pa.types.is_binary(field.type)]:
+        raise InvalidFile(f"{path} is not encoded as UTF-8: see column {odd[0]!r}. Save it in that encoding.")
+
+
+def numbers_in(schema: Any) -> list[str]:
+    """Columns of a CSV file that look like numbers; none where names occur twice, which is refused elsewhere."""
+    import pyarrow as pa
+
+    named = len(set(schema.names)) == len(schema.names)
+    return [f.name for f in schema if named and (pa.types.is_integer(f.type) or pa.types.is_floating(f.type))]
+
+
+def codes_in(text: Any) -> list[str]:
+    """Columns of text that are codes, though they look like numbers: 01234, or more digits than a number keeps."""
+    from pyarrow import compute
+
+    pattern = r"^\s*[-+]?(0\d|\d{19})"
+    return [
+        name
+        for name, column in zip(text.schema.names, text.columns, strict=True)
+        if compute.any(compute.match_substring_regex(column, pattern)).as_py()
+    ]
 
 
 def _write_csv(table: Any, path: Path) -> None:

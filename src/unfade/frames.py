@@ -268,7 +268,7 @@ def read_frame(path: Path) -> np.ndarray:
                 if image.size[0] * image.size[1] > PIXELS:
                     raise InvalidFile(f"{path} has {image.size[0]} x {image.size[1]} pixels, at most {PIXELS} are read.")
                 frame = np.asarray(image.convert("RGB") if image.mode == "P" else image)
-                if frame.dtype == np.int32 and frame.min() >= 0 and frame.max() < 2**16:  # how 16 bits may be given
+                if frame.dtype == np.int32 and image.format == "PNG":  # which has 16 bits at most
                     frame = frame.astype(np.uint16)
     except InvalidFile:
         raise
@@ -294,10 +294,10 @@ def as_type(frame: np.ndarray, dtype: np.dtype[Any], avoid: float | None = None)
     if not np.issubdtype(dtype, np.integer):
         return frame.astype(dtype)
     limits = np.iinfo(dtype)
-    whole = np.nan_to_num(frame).round()
+    whole = np.nan_to_num(frame).round().clip(limits.min, limits.max)
     if avoid is not None:
         whole = np.where((whole == avoid) & np.isfinite(frame), avoid + (1 if avoid < limits.max else -1), whole)
-    return whole.clip(limits.min, limits.max).astype(dtype)
+    return whole.astype(dtype)
 
 
 def _said(frame: np.ndarray) -> str:

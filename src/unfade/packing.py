@@ -1,6 +1,7 @@
 """A fitted Recoverer as tensors and JSON, and back: what a model file holds."""
 
 from dataclasses import asdict
+from datetime import date, datetime
 from math import prod
 from typing import Any
 
@@ -25,9 +26,9 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Everything that a fitted recoverer needs to draw."""
     space, posterior = rec.space_, rec.posterior_
     for column in rec.columns_ or ():
-        if odd := [value for value in column.categories if not isinstance(value, (str, int, float))]:
+        if odd := [value for value in column.categories if not isinstance(value, (str, int, float, date))]:
             raise InvalidData(
-                f"A model file holds categories that are text or numbers, column {column.name!r} has {odd[0]!r}. "
+                f"A model file holds categories that are text, numbers or dates, column {column.name!r} has {odd[0]!r}. "
                 f"Fit on frame[{column.name!r}].astype(str) to save the model."
             )
     tensors = {"centre": space.scaling.centre, "scale": space.scaling.scale, "logged": space.scaling.logged}
@@ -43,7 +44,7 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "event_shape": space.event_shape,
         "spread": space.spread,
         "feature_names": [str(name) for name in getattr(rec, "feature_names_in_", [])] or None,
-        "columns": rec.columns_ and [asdict(column) for column in rec.columns_],
+        "columns": rec.columns_ and [_column_to_json(column) for column in rec.columns_],
         "levels": list(space.levels.items()),
         "limited": space.limited,
         "noise": _to_json(rec.noise_),
@@ -82,7 +83,7 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
         dict(sorted(steps.items())), dict(meta["levels"]), tuple(meta["limited"]), tensors["whole"], tensors["bounds"],
     )  # fmt: skip
     columns = meta["columns"]
-    rec.columns_ = columns and tuple(Column(**{**c, "categories": tuple(c["categories"])}) for c in columns)
+    rec.columns_ = columns and tuple(_column_from_json(column) for column in columns)
     rec.n_features_in_ = rec.space_.event_shape[0]
     if meta["feature_names"]:
         rec.feature_names_in_ = np.asarray(meta["feature_names"], dtype=object)
@@ -140,11 +141,28 @@ def _check_sizes(
         raise ValueError(f"{members} models of {said} parameters are announced, {there} parameters are there")
 
 
+def _column_to_json(column: Column) -> dict[str, Any]:
+    dated = [{type(value).__name__: value.isoformat()} if isinstance(value, date) else value for value in column.categories]
+    return {**asdict(column), "categories": dated}
+
+
+def _column_from_json(column: dict[str, Any]) -> Column:
+    kinds = {"date": date, "datetime": datetime, "Timestamp": datetime}
+
+    def category(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        [(kind, said)] = value.items()
+        return kinds[kind].fromisoformat(said)
+
+    return Column(**{**column, "categories": tuple(category(value) for value in column["categories"])})
+
+
 def _to_json(value: Any) -> Any:
     if isinstance(value, (Architecture, ConvArchitecture, TrainingConfig)):
         return asdict(value)
     if isinstance(value, dict):
-        return {name: _to_json(part) for name, part in value.items()}
+        return {int(name) if isinstance(name, np.integer) else name: _to_json(part) for name, part in value.items()}
     if isinstance(value, (tuple, list)):
         return [_to_json(part) for part in value]
     plain = value is None or isinstance(value, (str, int, float))

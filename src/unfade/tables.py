@@ -8,9 +8,8 @@ import datetime
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from typing import Any
-from zoneinfo import ZoneInfo
+from decimal import Decimal, localcontext
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -74,6 +73,13 @@ class Container:
             return _frame_like(self.template, values, self.columns)
         values = values.astype(self.dtype, copy=False)
         return torch.from_numpy(values) if isinstance(self.template, torch.Tensor) else values
+
+    def present(self) -> np.ndarray | None:
+        """Which cells of a frame hold something, whatever it is, (samples, columns); None for plain arrays."""
+        if not self.columns:
+            return None
+        frame = _named(self.template)
+        return np.stack([~_empty(frame[column.name]) for column in self.columns], 1)
 
     def hide(self, hidden: np.ndarray) -> Any:
         """The frame without the cells `hidden`, (samples, columns)."""
@@ -183,8 +189,10 @@ def _found(series: Any, name: str, kind: str | None) -> Column:
         return column
     if kind in ("ordered", "category"):
         return replace(column, kind=kind, categories=column.categories or _values(series), limits=False)
-    if kind in ("number", "whole") and column.kind in ("category", "ordered", "excluded", "date"):
-        raise InvalidData(f"Column {name!r} cannot be of kind {kind!r}: it holds {_telling(series)!r}.")
+    text = column.kind in ("category", "ordered", "excluded") and not series.dtype.is_numeric()
+    codes = kind == "boolean" and not (column.kind in ("number", "whole") and set(_values(series)) <= {0, 1})
+    if text or codes or (column.kind == "date" and kind in ("number", "whole")):
+        raise InvalidData(f"Column {name!r} cannot be of kind {kind!r}: it holds {_telling(series)!r}. Convert it first.")
     return replace(column, kind=kind, categories=(), limits=False)
 
 
@@ -196,7 +204,7 @@ def _guessed(series: Any, name: str) -> Column:
         return Column(name, "boolean")
     if dtype.is_numeric() or count == 0:
         return _number(series, name) if count else Column(name, "number")
-    if dtype in (nw.Date, nw.Datetime):
+    if dtype in (nw.Date, nw.Datetime) or getattr(_dtype(series), "kind", "") == "M":  # zones that narwhals does not read
         return Column(name, "date")
     if dtype == nw.Enum or _is_ordered(series):
         known = getattr(dtype, "categories", None)  # of narwhals' Enum
@@ -208,7 +216,7 @@ def _guessed(series: Any, name: str) -> Column:
         if all(isinstance(value, (int, float, np.number)) for value in values):
             return Column(name, "number")
         if not all(isinstance(value, str) for value in values):
-            return _unusable(series, name)
+            _unusable(series, name)
         if _limited(values):
             return Column(name, "number", limits=True)
     if len(values) > max(20, 0.3 * count):  # names, remarks, keys: hardly any value occurs again
@@ -224,22 +232,30 @@ def _number(series: Any, name: str) -> Column:
     return Column(name, "excluded" if counts_rows else "whole" if whole else "number")
 
 
-def _unusable(series: Any, name: str) -> Column:
+def _unusable(series: Any, name: str) -> NoReturn:
     raise InvalidData(
         f"Expected numbers, truth values, dates or text in column {name!r}, got {series.dtype} such as "
         f"{_telling(series)!r}. Convert it, or give kinds={{{name!r}: 'excluded'}} to pass it through."
     )
 
 
+def _dtype(series: Any) -> Any:
+    """The dtype that its own library gives a column; None in pyarrow."""
+    return getattr(series.to_native(), "dtype", None)
+
+
 def _is_ordered(series: Any) -> bool:
     import narwhals as nw
 
-    return series.dtype == nw.Categorical and bool(getattr(getattr(series.to_native(), "dtype", None), "ordered", False))
+    return series.dtype == nw.Categorical and bool(getattr(_dtype(series), "ordered", False))
 
 
 def _values(series: Any) -> tuple[Any, ...]:
     """The different values of a column, sorted where they can be."""
-    values = {value for value, empty in zip(series.to_list(), _empty(series), strict=True) if not empty}
+    try:
+        values = {value for value, empty in zip(series.to_list(), _empty(series), strict=True) if not empty}
+    except TypeError:  # lists and the like
+        _unusable(series, series.name)
     try:
         return tuple(sorted(values))
     except TypeError:
@@ -262,6 +278,9 @@ def _telling(series: Any) -> Any:
 def _floats(series: Any) -> np.ndarray:
     import narwhals as nw
 
+    native = series.to_native()
+    if _dtype(series) is None and series.dtype.is_integer():  # pyarrow, which refuses more than 53 bits
+        return np.asarray(native.cast("float64", safe=False), dtype=np.float64)
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
@@ -279,12 +298,13 @@ def _codes(series: Any, column: Column) -> np.ndarray:
     if series.dtype.is_numeric() and not column.categories:
         return _floats(series)
     cells = zip(series.to_list(), empty, strict=True)
+    if column.categories:
+        place = {value: i for i, value in enumerate(column.categories)}
+        return np.array([np.nan if null else place.get(value, np.nan) for value, null in cells], dtype=np.float64)
     return np.array([np.nan if null else _code(value, column) for value, null in cells], dtype=np.float64)
 
 
 def _code(value: Any, column: Column) -> float:
-    if column.categories:
-        return float(column.categories.index(value)) if value in column.categories else np.nan
     if column.kind == "date":
         return _microseconds(value)
     limit = _LIMIT.fullmatch(value) if column.limits and isinstance(value, str) else None
@@ -315,35 +335,62 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
 
     if column.kind == "excluded":
         return series.to_native()
-    if series.dtype in (nw.Float64, nw.Float32) and not column.categories and column.kind != "date":
+    empty = _empty(series)
+    if series.dtype in (nw.Float64, nw.Float32) and not (column.categories or (column.kind == "date" and empty.all())):
         return _new_series(series.to_native(), codes, series.dtype)
-    old, empty = _codes(series, column), _empty(series)
+    old = _codes(series, column)
     new = np.where(np.isnan(codes), np.nan, codes if column.kind == "number" else np.round(codes))
     changed = ~np.isnan(new) & (empty | (~np.isnan(old) & (old != new)))  # a category not known before stays
     if not changed.any():
         return series.to_native()
+    if column.kind == "date" and (series.dtype in (nw.Date, nw.Datetime) or getattr(_dtype(series), "kind", "") == "M"):
+        return _with_dates(series, changed, new[changed])
     values = series.to_list()
     for row in changed.nonzero()[0]:
-        values[row] = _value(new[row], column, series.dtype)
+        values[row] = _value(new[row], column)
     return _native_like(series, values)
 
 
 _DAY = 24 * 3600 * 10**6
-_DATES = -62_135_596_800 * 10**6, 253_402_300_799 * 10**6  # microseconds from 1970 to the years 1 and 9999
+_YEARS = -719_161 * _DAY, 2_932_895 * _DAY  # from the year 1 to 9999, a day's room at each end for zones
+_NANOSECONDS = -106_750 * _DAY, 106_750 * _DAY  # what 64 bits hold as nanoseconds, likewise
 
 
-def _value(code: float, column: Column, dtype: Any) -> Any:
+def _with_dates(series: Any, changed: np.ndarray, codes: np.ndarray) -> Any:
+    """A native column with new dates, in microseconds, where `changed`: of its own unit and zone, the rest untouched."""
+    import narwhals as nw
+
+    native, unit = series.to_native(), _DAY if series.dtype == nw.Date else 1
+    ends = _NANOSECONDS if "ns" in str(_dtype(series) or native.type) else _YEARS
+    moments = np.clip(unit * np.round(codes / unit), *ends).astype(np.int64)
+    if hasattr(native, "iloc"):
+        import pandas as pd
+
+        made = pd.Series(pd.to_datetime(moments, unit="us", utc="," in str(native.dtype)))
+        filled = native.copy()
+        filled[changed] = made.astype(native.dtype).array
+        return filled
+    if hasattr(native, "type"):
+        import pyarrow as pa
+        from pyarrow import compute
+
+        zone = getattr(native.type, "tz", None)
+        made = pa.array(moments).cast(pa.timestamp("us", zone)).cast(native.type, safe=False)
+        return compute.replace_with_mask(native.combine_chunks(), pa.array(changed), made)
+    import polars as pl
+
+    zone = getattr(native.dtype, "time_zone", None)
+    made = pl.Series(moments).cast(pl.Datetime("us", zone)).cast(native.dtype)
+    return native.clone().scatter(changed.nonzero()[0], made)
+
+
+def _value(code: float, column: Column) -> Any:
     if column.categories:
         return column.categories[int(np.clip(code, 0, len(column.categories) - 1))]
     if column.kind == "boolean":
         return bool(code >= 0.5)
     if column.kind == "date":
-        day = _DAY if str(dtype) == "Date" else 1
-        moment = np.datetime64(int(np.clip(day * np.round(code / day), *_DATES)), "us").item()
-        if day > 1:
-            return moment.date()
-        zone = getattr(dtype, "time_zone", None)
-        return moment.replace(tzinfo=datetime.UTC).astimezone(ZoneInfo(zone)) if zone else moment
+        return np.datetime64(int(np.clip(code, *_YEARS)), "us").item()
     if column.limits:
         return f"{code:.6g}"
     return int(code) if column.kind == "whole" else float(code)
@@ -362,22 +409,24 @@ def _native_like(series: Any, values: list[Any]) -> Any:
         values = [_decimal(value, native.dtype.scale) for value in values]
     try:
         return pl.Series(native.name, values, dtype=None if native.dtype == pl.Null else native.dtype)
-    except (TypeError, OverflowError):
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
         return pl.Series(native.name, values, strict=False)
 
 
 def _pandas_like(native: Any, values: list[Any]) -> Any:
     import pandas as pd
 
+    if "decimal" in str(native.dtype):  # of Arrow
+        values = [_decimal(value, native.dtype.pyarrow_dtype.scale) for value in values]
     made = pd.Series(values, index=native.index, name=native.name, dtype=object if native.dtype == object else None)
     try:
         cast = made.astype(native.dtype)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return made
     there = made.notna()
     if not cast.notna().equals(there):  # None among truth values would be False
         return made.astype("boolean") if native.dtype == bool else made
-    fits = getattr(native.dtype, "kind", "") not in "iu" or bool((cast[there] == made[there]).all())
+    fits = native.dtype.kind not in "iu" or bool((cast[there] == made[there]).all())
     return cast if fits else made
 
 
@@ -386,23 +435,31 @@ def _arrow_like(native: Any, values: list[Any]) -> Any:
 
     if pa.types.is_decimal(native.type):
         values = [_decimal(value, native.type.scale) for value in values]
-    flat = pa.array(values)
-    if pa.types.is_dictionary(native.type):
-        return pa.chunked_array([flat.dictionary_encode()])
     try:
-        return pa.chunked_array([flat.cast(native.type, safe=not pa.types.is_timestamp(native.type))])
+        flat = pa.array(values)
+    except OverflowError:  # more than 64 bits
+        flat = pa.array([float(value) if isinstance(value, int) else value for value in values])
+    try:
+        return pa.chunked_array([flat.cast(native.type)])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # too large for it, or a column that held nothing at all
         return pa.chunked_array([flat])
 
 
 def _decimal(value: Any, places: int) -> Any:
-    return Decimal(value).quantize(Decimal(1).scaleb(-places)) if isinstance(value, (int, float)) else value
+    if not isinstance(value, (int, float)):
+        return value
+    with localcontext(prec=100):
+        return Decimal(value).quantize(Decimal(1).scaleb(-places))
 
 
 def _new_series(native: Any, values: np.ndarray, dtype: Any = None) -> Any:
-    """Floats in the library of a frame or series."""
+    """Floats in the library of a frame or series, of the very dtype of a series in pandas."""
     import narwhals as nw
 
+    if dtype is not None and hasattr(native, "iloc") and not isinstance(native.dtype, np.dtype):
+        import pandas as pd
+
+        return pd.Series(values).astype(native.dtype)
     backend = nw.from_native(native, allow_series=True).implementation
     return nw.new_series("x", values, dtype or nw.Float64, backend=backend).to_native()
 
@@ -413,7 +470,8 @@ def _framed(template: Any, series: list[Any]) -> Any:
         import pandas as pd
 
         columns = [
-            pd.Series(each.to_numpy() if each.dtype.kind == "f" else each.array, index=template.index) for each in series
+            pd.Series(each.to_numpy() if str(each.dtype).startswith("float") else each.array, index=template.index)
+            for each in series
         ]
         result = pd.concat(columns, axis=1) if columns else template.iloc[:, :0]
         result.columns = template.columns

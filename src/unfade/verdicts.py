@@ -10,7 +10,15 @@ import torch
 from sklearn.base import clone
 
 from unfade.cells import HeldOut
-from unfade.diagnostics import ColumnNoise, Comparison, column_noise, compare_cells, compare_pixels, held_out
+from unfade.diagnostics import (
+    ColumnNoise,
+    Comparison,
+    column_noise,
+    compare_cells,
+    compare_pixels,
+    held_out,
+    noise_by_column,
+)
 from unfade.errors import InvalidData
 from unfade.linear import LinearEncoder
 from unfade.models import Ensemble
@@ -108,7 +116,7 @@ def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
     noise = tuple(column_noise(cells, recoverer)) if _noisy(recoverer) else ()
     verdicts = [
         _calibration(cells),
-        _collapse(cells, recoverer.noise_),
+        _collapse(cells, noise_by_column(recoverer, cells.kinds, cells.seen.shape[1:])),
         _by_column(columns),
         _against_simple(simple),
         *([] if linear else [_convergence(recoverer.histories_, recoverer.max_steps)]),
@@ -205,7 +213,8 @@ def _calibration(cells: HeldOut, level: float = 0.9) -> Verdict:
     if not len(numbers):
         return Verdict("90 % intervals", "green", "there are no numbers to judge them by.", float("nan"))
     inside, due = numbers.covered(level), numbers.due(level)
-    share, error = float(inside.mean()), numbers.error_by_row(inside.astype(float))
+    chance = np.sqrt(due * (1 - due) / len(numbers))  # the least it can be: all of a few cells say little
+    share, error = float(inside.mean()), max(chance, numbers.error_by_row(inside.astype(float)))
     says = f"hold {share:.1%} of {len(numbers)} held-out cells where {due:.1%} is due (chance: {2 * error:.1%})."
     off = max(0.0, abs(share - due) - 2 * error)
     if off <= 0.03:

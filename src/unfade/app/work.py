@@ -118,9 +118,6 @@ def _facts(table: Any, name: str) -> ColumnFacts:
         (column,) = open_container(table.select([name]))[1].columns
     except UnfadeError as error:
         return ColumnFacts(name, "excluded", missing, one_line(error))
-    except TypeError:  # lists and the like
-        problem = f"Column {name!r} holds {table.schema.field(name).type}, which cannot be filled: it is left out."
-        return ColumnFacts(name, "excluded", missing, problem)
     return ColumnFacts(name, column.kind, missing)
 
 

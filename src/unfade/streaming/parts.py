@@ -83,6 +83,12 @@ def recover_stream(
     return target
 
 
+def is_finished(target: Path, **said: Any) -> bool:
+    """Whether an earlier run has written all of `target`, of that source, with as many draws and that seed."""
+    plan = _read_plan(target)
+    return plan is not None and all(plan.get(name) == value for name, value in said.items())
+
+
 def _each(work: Callable[..., None], tasks: Iterable[tuple[Any, ...]], workers: int) -> None:
     """Do one task after another; with several workers, as many at the same time."""
     if workers == 1:
@@ -174,8 +180,6 @@ def fingerprint(rec: Recoverer) -> str:
 def _partial_folder(target: Path, plan: dict[str, Any], what: Sequence[str], resume: bool) -> Iterator[Path]:
     """The folder that parts are written to; it takes the name `target` at the end."""
     folder = target.with_name(target.name + PARTIAL)
-    if not target.parent.is_dir():
-        raise InvalidFile(f"Cannot write {target}: the folder {target.parent} does not exist. Create it first.")
     try:
         folder.mkdir(exist_ok=True)
         with _alone(folder):

@@ -128,8 +128,8 @@ def _parquet_schema(paths: Sequence[Path]) -> pa.Schema:
     return schema
 
 
-def _open_csv(path: Path, types: dict[str, Any] | None = None) -> Any:
-    convert = csv.ConvertOptions(null_values=files.NULLS, strings_can_be_null=True, column_types=types)
+def _open_csv(path: Path, types: dict[str, Any] | None = None, only: Sequence[str] = ()) -> Any:
+    convert = files.csv_options(column_types=types, include_columns=list(only))
     return csv.open_csv(path, read_options=csv.ReadOptions(block_size=2**22), convert_options=convert)
 
 
@@ -149,7 +149,7 @@ def _csv_schema(path: Path) -> pa.Schema:
                 tables.check_names(schema.names)
             for _ in reader:
                 pass
-            return schema
+            return _with_codes(path, schema)
         except (OSError, pa.ArrowException) as error:
             unfit = re.search(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error", str(error))
             if schema is None or unfit is None or schema.types[int(unfit[1])] == _TYPES[-1]:
@@ -157,3 +157,13 @@ def _csv_schema(path: Path) -> pa.Schema:
             column = int(unfit[1])
             wider = _TYPES[_TYPES.index(schema.types[column]) + 1]
             schema = schema.set(column, pa.field(schema.names[column], wider))
+
+
+def _with_codes(path: Path, schema: pa.Schema) -> pa.Schema:
+    """The same, with codes that look like numbers as text: one more pass."""
+    files.check_text(path, schema)
+    if names := files.numbers_in(schema):
+        for batch in _open_csv(path, dict.fromkeys(names, pa.string()), names):
+            for name in files.codes_in(batch):
+                schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
+    return schema
