@@ -659,3 +659,19 @@ def test_categories_may_be_dates(tmp_path):
     again = Recoverer.load(tmp_path / "m")
     assert again.columns_ == rec.columns_
     assert again.transform(frame).equals(rec.transform(frame))
+
+
+def test_nothing_is_drawn_below_a_least_value_of_zero():
+    rng = np.random.default_rng(0)
+    amounts = np.maximum(rng.normal(1, 1, size=(200, 3)) + rng.normal(size=(200, 1)), [0, 0, -99])
+    amounts[rng.random(amounts.shape) < 0.3] = np.nan
+    draws = quick().fit(amounts).sample(amounts, 20).values
+    assert draws[..., :2].min() == 0
+    assert draws[..., 2].min() < 0
+    noisy = quick(noise=0.5).fit(amounts).sample(amounts, 20).values
+    assert noisy[..., :2].min() < 0  # what is seen is no bound of what is clean
+
+
+def test_a_fit_that_had_no_time_is_said():
+    with pytest.warns(DataNotice, match="Time was up after"):
+        Recoverer(max_seconds=0.01, random_state=0, verbose=0).fit(np.random.default_rng(0).normal(size=(50, 3)))

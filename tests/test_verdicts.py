@@ -93,7 +93,8 @@ def test_missingness_that_follows_another_column_is_found():
     ("history", "level"),
     [
         (History([100] * 30, {"value": list(np.linspace(0, 1, 30))}, ended="ran all steps"), "amber"),
-        (History([100] * 30, {"value": list(1 - np.exp(-np.arange(30.0)))}, ended="ran all steps"), "green"),
+        (History([1500] * 30, {"value": list(1 - np.exp(-np.arange(30.0)))}, ended="ran all steps"), "green"),
+        (History([20], {"value": [1.0]}, ended="ran all steps"), "amber"),
         (History([100] * 30, {"value": [1.0] * 30}, ended="out of time after 100 of 5000 steps"), "amber"),
     ],
 )

@@ -79,7 +79,10 @@ def model_space(
             exact[i] |= column.discrete or (np.size(noise) == 1 and column.kind == "date")
     whole = torch.zeros(entries, dtype=torch.bool)
     whole[[i for i, column in enumerate(columns) if column.kind != "number"]] = True
-    space = ModelSpace.fit(obs, scaling, exact, counts, whole, _ends(bounds, entries, columns), images)
+    ends = _ends(bounds, entries, columns)
+    if exact is not None:
+        ends[0, exact & ends[0].isinf() & _from_zero(obs, columns)] = 0.0
+    space = ModelSpace.fit(obs, scaling, exact, counts, whole, ends, images)
     if lost := [i for i in obs.within().flatten(1).any(0).nonzero().flatten().tolist() if i not in space.steps]:
         name = columns[lost[0]].name if columns else lost[0]
         raise InvalidData(
@@ -87,6 +90,13 @@ def model_space(
             "and method 'tae', 'miwae' or 'mvae'. Leave the limits out otherwise."
         )
     return space
+
+
+def _from_zero(obs: Observations, columns: Sequence[Column]) -> Tensor:
+    """Numbers whose least observed value is 0: counts, amounts, durations; there is nothing below."""
+    numbers = torch.tensor([column.kind in ("number", "whole") for column in columns] or [True] * obs.event_shape[0])
+    least = torch.where(obs.observed & ~obs.within(), obs.values, torch.inf).amin(0)
+    return numbers & (least == 0)
 
 
 def say_what_is_left(container: Container, kinds: dict[str, str] | None) -> None:

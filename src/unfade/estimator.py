@@ -43,7 +43,7 @@ from unfade.recipes import Task, predicts
 from unfade.recording import recording
 from unfade.spaces import ModelSpace
 from unfade.tables import Column, Container, open_container
-from unfade.training import OnStep, TrainingConfig
+from unfade.training import FEW_STEPS, OnStep, TrainingConfig
 from unfade.watching import Split, widths
 
 
@@ -226,8 +226,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if self.verbose > 1:
             for stage, history in enumerate(task.histories, 1):
                 print(f"stage {stage}: {history}", file=sys.stderr)
-        if task.interrupted:
-            warnings.warn("Training was interrupted: what it had reached is kept.", DataNotice, stacklevel=2)
+        _say_how_it_ended(task)
         self.seed_, self.space_, self.posterior_, self.columns_ = seed, space, posterior, container.columns
         self.architecture_, self.histories_, self.interrupted_ = task.architecture, task.histories, task.interrupted
         self.noise_, self.noise_law_ = self._noise_in_units(), self._noise_law()
@@ -535,3 +534,14 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if device.type == "cuda" and not gpu:
             raise InvalidData(f"device {self.device!r} was asked for, but there is no GPU here. Use 'auto' or 'cpu'.")
         return device
+
+
+def _say_how_it_ended(task: Task) -> None:
+    """A notice, to the caller's caller, where training was cut short."""
+    taken = sum(history.steps[-1] for history in task.histories if history.steps)
+    late = any(history.ended.startswith("out of time") for history in task.histories)
+    if task.interrupted:
+        warnings.warn("Training was interrupted: what it had reached is kept.", DataNotice, stacklevel=3)
+    elif late and taken < FEW_STEPS:
+        said = f"Time was up after {taken} steps: after fewer than {FEW_STEPS} draws mean little. Give max_seconds more."
+        warnings.warn(said, DataNotice, stacklevel=3)

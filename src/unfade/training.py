@@ -52,6 +52,9 @@ class TrainingConfig:
         return floor + (1 - floor) * min(1.0, max(0.0, ramp))
 
 
+FEW_STEPS = 200  # that even a small table needs
+
+
 @dataclass
 class History:
     """What happened: means of the value and of its terms over each stretch of `check_every` steps."""

@@ -23,7 +23,7 @@ from unfade.errors import InvalidData
 from unfade.linear import LinearEncoder
 from unfade.models import Ensemble
 from unfade.observations import Observations
-from unfade.training import History
+from unfade.training import FEW_STEPS, History
 
 COLLAPSED = 0.7  # spread below which draws have collapsed
 _LEAST = 20  # cells of a column from which something can be said about it
@@ -287,6 +287,9 @@ def _convergence(histories: Sequence[History], max_steps: int | None = None) -> 
         says = f"took all {total} steps and was still rising ({rise:.0%} of its rise came in the last fifth)."
         more = "training=TrainingConfig(steps=20000)" if max_steps is None else f"max_steps={4 * max_steps}"
         return Verdict("training", "amber", says, rise, f"Give it more: {more}.")
+    if total < FEW_STEPS:
+        says = f"took {total} steps, too few to say whether it had levelled out."
+        return Verdict("training", "amber", says, float(total), f"Give it {FEW_STEPS} steps at least.")
     says = f"took {total} steps and had levelled out ({rise:.0%} of its rise came in the last fifth)."
     return Verdict("training", "green", says, rise)
 
