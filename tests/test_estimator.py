@@ -173,6 +173,7 @@ def test_scikit_learn_tools(table):
     assert list(quick().fit(table).get_feature_names_out()) == ["x0", "x1", "x2", "x3"]
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")  # on a busy machine
 def test_time_budget_and_chosen_steps(table):
     rec = quick(max_steps=None, max_seconds=2).fit(table)
     assert sum(history.seconds for history in rec.histories_) < 4

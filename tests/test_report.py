@@ -10,6 +10,8 @@ import pytest
 
 from unfade import Recoverer
 
+pytestmark = pytest.mark.filterwarnings("ignore:Time was up")  # on a busy machine
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 

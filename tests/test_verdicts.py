@@ -102,6 +102,12 @@ def test_training_that_was_too_short_is_said(history, level):
     assert _convergence([history]).level == level
 
 
+def test_what_ended_training_is_said():
+    found = _convergence([History([900] * 30, {"value": list(range(30))}, ended="ended by its callback after 900 steps")])
+    assert found.level == "green"
+    assert "ended when held-out cells were no longer predicted better" in found.says
+
+
 @pytest.fixture(scope="module")
 def fitted():
     rng = np.random.default_rng(0)

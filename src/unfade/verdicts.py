@@ -291,6 +291,8 @@ def _convergence(histories: Sequence[History], max_steps: int | None = None) -> 
         says = f"took {total} steps, too few to say whether it had levelled out."
         return Verdict("training", "amber", says, float(total), f"Give it {FEW_STEPS} steps at least.")
     says = f"took {total} steps and had levelled out ({rise:.0%} of its rise came in the last fifth)."
+    if stages[0].ended != "ran all steps":
+        says = f"took {total} steps and ended when held-out cells were no longer predicted better."
     return Verdict("training", "green", says, rise)
 
 
