@@ -350,6 +350,7 @@ def test_a_folder_is_written_part_by_part(tmp_path):
     assert "is there already" in again.output
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")  # on a busy machine
 def test_a_diagnosis_is_printed(tmp_path):
     rng = np.random.default_rng(0)
     values = rng.normal(size=(150, 1)) + 0.5 * rng.normal(size=(150, 3))

@@ -281,6 +281,8 @@ def _floats(series: Any) -> np.ndarray:
     native = series.to_native()
     if _dtype(series) is None and series.dtype.is_integer():  # pyarrow, which refuses more than 53 bits
         return np.asarray(native.cast("float64", safe=False), dtype=np.float64)
+    if hasattr(native, "iloc") and not isinstance(native.dtype, np.dtype):
+        return native.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
@@ -352,8 +354,8 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
 
 
 _DAY = 24 * 3600 * 10**6
-_YEARS = -719_161 * _DAY, 2_932_895 * _DAY  # from the year 1 to 9999, a day's room at each end for zones
-_NANOSECONDS = -106_750 * _DAY, 106_750 * _DAY  # what 64 bits hold as nanoseconds, likewise
+_YEARS = -718_797 * _DAY, 2_932_531 * _DAY  # from the year 2 to 9998
+_NANOSECONDS = -106_750 * _DAY, 106_750 * _DAY  # what 64 bits hold as nanoseconds: 1677 to 2262
 
 
 def _with_dates(series: Any, changed: np.ndarray, codes: np.ndarray) -> Any:
@@ -361,12 +363,14 @@ def _with_dates(series: Any, changed: np.ndarray, codes: np.ndarray) -> Any:
     import narwhals as nw
 
     native, unit = series.to_native(), _DAY if series.dtype == nw.Date else 1
-    ends = _NANOSECONDS if "ns" in str(_dtype(series) or native.type) else _YEARS
+    zoned = getattr(series.dtype, "time_zone", None) is not None or series.dtype == nw.Unknown
+    ends = _NANOSECONDS if zoned or "ns" in str(_dtype(series) or native.type) else _YEARS
     moments = np.clip(unit * np.round(codes / unit), *ends).astype(np.int64)
     if hasattr(native, "iloc"):
         import pandas as pd
 
-        made = pd.Series(pd.to_datetime(moments, unit="us", utc="," in str(native.dtype)))
+        made = pd.Series(moments.view("datetime64[us]"))
+        made = made.dt.tz_localize("UTC") if zoned else made
         filled = native.copy()
         filled[changed] = made.astype(native.dtype).array
         return filled
