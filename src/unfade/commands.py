@@ -132,7 +132,7 @@ class Recovery:
             )
         stamp = Source.open(self.data).stamp()
         if self.resume and is_finished(self.output, source=stamp, draws=self.draws or 0, seed=self.seed):
-            self.out.note(f"{self.output} is complete: there is nothing to resume.")
+            self.out.note(f"{self.output} is complete, of this file, draws and seed: there is nothing to resume.")
             return False
         storage.check_free(self.output)  # what a stopped run has left has another name
         mark = storage.digest(stamp, self.how)[:12]

@@ -128,12 +128,12 @@ def build_posterior(
 
 
 def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most: int) -> Iterator[Stage]:
-    """A short first stage that finds the noise level, if it is to be learned, and freezes it: `most` steps or fewer.
+    """A short first stage that finds the noise level and freezes it.
 
     Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
     starts high and the decoder low, so that the noise falls to the smallest sd of any entry. Trained
     on, it would go on falling as the networks begin to fit the noise itself. It falls as fast as the rate
-    lets it: below 1e-3 the stage is longer in proportion.
+    lets it: the stage has `most` steps or fewer, at rates below 1e-3 more in proportion.
     """
     noise = posterior.corruption
     level = noise.std.detach()[noise.std > 0]  # of what carries noise

@@ -204,7 +204,7 @@ def _guessed(series: Any, name: str) -> Column:
         return Column(name, "boolean")
     if dtype.is_numeric() or count == 0:
         return _number(series, name) if count else Column(name, "number")
-    if dtype in (nw.Date, nw.Datetime) or getattr(_dtype(series), "kind", "") == "M":  # zones that narwhals does not read
+    if _holds_dates(series):
         return Column(name, "date")
     if dtype == nw.Enum or _is_ordered(series):
         known = getattr(dtype, "categories", None)  # of narwhals' Enum
@@ -242,6 +242,13 @@ def _unusable(series: Any, name: str) -> NoReturn:
 def _dtype(series: Any) -> Any:
     """The dtype that its own library gives a column; None in pyarrow."""
     return getattr(series.to_native(), "dtype", None)
+
+
+def _holds_dates(series: Any) -> bool:
+    """Whether its dtype is one of dates, also in zones that narwhals does not read (America/New_York in pandas)."""
+    import narwhals as nw
+
+    return series.dtype in (nw.Date, nw.Datetime) or getattr(_dtype(series), "kind", "") == "M"
 
 
 def _is_ordered(series: Any) -> bool:
@@ -345,7 +352,7 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
     changed = ~np.isnan(new) & (empty | (~np.isnan(old) & (old != new)))  # a category not known before stays
     if not changed.any():
         return series.to_native()
-    if column.kind == "date" and (series.dtype in (nw.Date, nw.Datetime) or getattr(_dtype(series), "kind", "") == "M"):
+    if column.kind == "date" and _holds_dates(series):
         return _with_dates(series, changed, new[changed])
     values = series.to_list()
     for row in changed.nonzero()[0]:
