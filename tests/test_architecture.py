@@ -16,6 +16,7 @@ ORDER = [
     "networks",
     "conditionals",
     "spaces",
+    "textformats",
     "tables",
     "cells",
     "corruption",

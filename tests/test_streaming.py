@@ -160,7 +160,14 @@ def test_a_sample_misses_no_category_nor_the_ends_of_a_column(tmp_path, little_m
     parquet.write_table(table, tmp_path / "t.parquet")
     rec = fit_stream(tiny(), tmp_path / "t.parquet")
     kinds = {column.name: column.kind for column in rec.columns_}
-    assert kinds == {"id": "excluded", "a": "number", "b": "number", "n": "number", "town": "category", "key": "excluded"}
+    assert kinds == {
+        "id": "passthrough",
+        "a": "number",
+        "b": "number",
+        "n": "number",
+        "town": "category",
+        "key": "passthrough",
+    }
     assert len(next(column.categories for column in rec.columns_ if column.name == "town")) == 401
     assert rec.kinds is None
     assert rec.sample(table.slice(0, 50), 2).values.shape == (2, 50, 6)

@@ -1,6 +1,7 @@
 """Tables as people have them: kinds of columns, what comes back, rules for what was not there at fit."""
 
 import datetime
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -56,11 +57,11 @@ def mixed():
 def test_kinds_are_found(mixed):
     _, container = open_container(mixed)
     kinds = [column.kind for column in container.columns]
-    assert kinds == ["excluded", "number", "whole", "ordered", "category", "boolean", "date"]
+    assert kinds == ["passthrough", "number", "whole", "ordered", "category", "boolean", "date"]
     assert container.columns[3].categories == ("low", "mid", "high")
     assert container.columns[4].categories == ("Lima", "Oslo", "Rome")
-    _, other = open_container(mixed, kinds={"town": "excluded", "count": "category"})
-    assert [column.kind for column in other.columns][2:5:2] == ["category", "excluded"]
+    _, other = open_container(mixed, kinds={"town": "passthrough", "count": "category"})
+    assert [column.kind for column in other.columns][2:5:2] == ["category", "passthrough"]
     with pytest.raises(InvalidData, match="cannot be of kind 'number'"):
         open_container(mixed, kinds={"town": "number"})
     with pytest.raises(InvalidData, match="Kinds of columns are"):
@@ -172,6 +173,7 @@ def test_bounds_far_from_the_data_leave_networks_alone():
     })  # fmt: skip
     frame.loc[:10, "near"] += 0.01 * rng.random(11)  # hardly a value occurs twice
     ends = {"near": (-10, 310), "far": (0, 1e6), "stepped": (0, 2), "skewed": (0.001, 1e4)}
+    frame["far"] = frame["far"].abs()
     rec = quick(bounds=ends, max_steps=5).fit(frame)
     found = dict(zip(["near", "far", "stepped", "skewed"], rec.space_.ends.T.isfinite().all(1).tolist(), strict=False))
     assert found == {"near": True, "far": False, "stepped": False, "skewed": False}
@@ -211,7 +213,9 @@ def test_bounds_are_kept():
     rng = np.random.default_rng(1)
     X = np.abs(rng.normal(size=(60, 2)))
     X[rng.random(X.shape) < 0.3] = np.nan
-    draws = quick(bounds={0: (0, 0.5), 1: (0.1, None)}).fit(X).sample(X, 20).values
+    with pytest.warns(DataNotice, match=r"\d+ observed values of column 0, 1 lie outside the bounds given: kept"):
+        rec = quick(bounds={0: (0, 0.5), 1: (0.1, None)}).fit(X)
+    draws = rec.sample(X, 20).values
     hidden = np.isnan(X)
     assert draws[:, hidden[:, 0], 0].max() <= 0.5
     assert draws[:, hidden[:, 1], 1].min() >= 0.1
@@ -222,7 +226,8 @@ def test_bounds_are_kept():
     with pytest.raises(InvalidData, match="must be a pair"):
         quick(bounds=(0, 1, 2)).fit(X)
     frame = pd.DataFrame({"n": X[:, 0], "kind": rng.choice(["a", "b", "c", "d"], 60)})
-    everywhere = quick(bounds=(0, 0.5)).fit(frame)  # of numbers: categories have no ends
+    with pytest.warns(DataNotice, match="outside the bounds"):
+        everywhere = quick(bounds=(0, 0.5)).fit(frame)  # of numbers: categories have no ends
     assert everywhere.space_.bounds[:, 1].isinf().all()
     assert float(everywhere.space_.bounds[1, 0]) == 0.5
 
@@ -384,7 +389,8 @@ def test_noise_is_in_the_units_of_the_data_so_that_nothing_is_logged():
 def test_bounds_of_the_user_hold_on_logarithms_too():
     _, holed = skewed_table()
     low, middle, high = np.nanquantile(holed[:, 0], [0, 0.5, 1])
-    rec = Recoverer(bounds={0: (middle, None)}, max_steps=5, refine=5, random_state=0, verbose=0).fit(holed)
+    with pytest.warns(DataNotice, match="outside the bounds"):
+        rec = Recoverer(bounds={0: (middle, None)}, max_steps=5, refine=5, random_state=0, verbose=0).fit(holed)
     drawn = rec.sample(holed, 50).values[:, np.isnan(holed[:, 0]), 0]
     assert drawn.min() == middle
     assert drawn.max() <= high * (high / low) ** 0.1 * (1 + 1e-9)
@@ -557,10 +563,11 @@ def test_noise_levels_go_by_the_names_of_columns():
 ZONES = [None, "UTC", "America/New_York", "Etc/GMT+5", datetime.timezone(datetime.timedelta(hours=5, minutes=30))]
 
 
-@pytest.mark.parametrize("code", [1.7e15, -1e30, 1e30])
+@pytest.mark.parametrize("code", [1_699_920_000e6, -1e30, 1e30])
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", ZONES)
 def test_dates_keep_their_zone_and_unit(zone, unit, code):
+    """Dates that are filled in have the resolution of the others: code is a whole number of milliseconds."""
     given = pd.Series(pd.to_datetime(["2024-01-01 10:00:00.123456789", None])).dt.as_unit(unit).dt.tz_localize(zone)
     seconds = pa.array([1_704_067_200, None], pa.int64())
     frames = [pd.DataFrame({"t": given}), pa.table({"t": seconds.cast(pa.timestamp(unit, zone and "+05:30"))})]
@@ -586,16 +593,21 @@ def test_numbers_of_all_dtypes_come_back_in_theirs():
         assert float(back[2]) == pytest.approx(3.4567, abs=0.004)
     ids = [2076315979518901757, 2076315979518901758, None]
     array, container = open_container(pa.table({"id": ids}))
-    assert container.wrap(np.where(np.isnan(array), 5.0, array))["id"].to_pylist() == [*ids[:2], 5]
+    assert container.columns[0].kind == "passthrough"
+    assert container.wrap(np.where(np.isnan(array), 5.0, array))["id"].to_pylist() == ids
     kind = pa.dictionary(pa.int8(), pa.large_string())
     array, container = open_container(pa.table({"c": pa.array(["a", "b", None, "a"]).dictionary_encode().cast(kind)}))
     assert container.wrap(np.where(np.isnan(array), 1.0, array))["c"].type == kind
 
 
 @pytest.mark.parametrize("cells", [[[1], [2], None], [{"a": 1}, None, None]])
-def test_cells_that_are_no_values_are_refused(cells):
-    with pytest.raises(InvalidData, match="Expected numbers, truth values, dates or text in column 'x'"):
-        open_container(pa.table({"x": cells}))
+def test_cells_that_cannot_be_modelled_pass_through_with_a_notice(cells):
+    frame = pa.table({"x": cells, "y": [1.0, 2.0, None]})
+    with pytest.warns(DataNotice, match="Column 'x': it holds (list|dict) objects"):
+        rec = quick(max_steps=5).fit(frame)
+    assert rec.transform(frame)["x"].to_pylist() == cells
+    with pytest.raises(InvalidData, match="cannot be of kind"):
+        open_container(frame, kinds={"x": "category"})
 
 
 @pytest.mark.parametrize(("kind", "cells"), [("boolean", [1, 2, 1]), ("date", ["01/01/2024", "x", "x"]), ("number", "abc")])
@@ -618,7 +630,7 @@ def test_noise_that_nothing_carries_is_none():
 def test_values_that_single_precision_cannot_tell_apart_are_fitted():
     rng = np.random.default_rng(0)
     cents = np.round(rng.normal(5, 2, size=(200, 2)), 1)
-    cents[0, 0], cents[::9, 1] = 1e9, np.nan
+    cents[0, 0], cents[::9, 1] = 1e6, np.nan
     assert np.isfinite(quick().fit_transform(pd.DataFrame(cents, columns=["a", "b"]))).all().all()
     assert interval_log_mass(torch.zeros(1), torch.zeros(1)).isfinite().all()
 
@@ -646,9 +658,9 @@ def test_several_detection_limits_do_not_widen_draws():
 def test_text_with_holes_that_passes_through_is_said():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=60), "said": [f"remark {i}" if i % 5 else None for i in range(60)]})
-    with pytest.warns(DataNotice, match="passes through, holes too: column 'said'"):
+    with pytest.warns(DataNotice, match=r"comes back as it is, its missing cells too: column 'said'.*--kind said=category"):
         quick().fit(frame)
-    quick(kinds={"said": "excluded"}).fit(frame)  # as was asked for
+    quick(kinds={"said": "passthrough"}).fit(frame)  # as was asked for
 
 
 def test_categories_may_be_dates(tmp_path):
@@ -675,3 +687,74 @@ def test_nothing_is_drawn_below_a_least_value_of_zero():
 def test_a_fit_that_had_no_time_is_said():
     with pytest.warns(DataNotice, match="Time was up after"):
         Recoverer(max_seconds=0.01, random_state=0, verbose=0).fit(np.random.default_rng(0).normal(size=(50, 3)))
+
+
+def test_a_value_beyond_belief_is_left_out_and_kept():
+    """A lone 1e300 would be the scale of its column: every other number would be drawn around it."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(100, 1)) + 0.1 * rng.normal(size=(100, 3)), columns=list("abc"))
+    frame.loc[3, "a"], frame.loc[4:20, "a"], frame.loc[3, "b"] = 1e300, np.nan, np.nan
+    with pytest.warns(DataNotice, match=r"not used.*1e\+300 in column 'a' \(row 3\)"):
+        rec = quick().fit(frame)
+    filled = rec.transform(frame)
+    assert filled.loc[3, "a"] == 1e300
+    assert filled.loc[4:20, "a"].abs().max() < 10
+    assert abs(filled.loc[3, "b"]) < 10
+
+
+@pytest.mark.parametrize("code", [-99, 999, 9999])
+def test_a_code_for_missing_values_is_named_with_the_option(code):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(18, 90, 100).astype(float), "x": rng.normal(size=100)})
+    frame.loc[::10, "age"] = code
+    with pytest.warns(DataNotice, match=rf"Column 'age' holds {code} 10 times.*--missing age={code}"):
+        quick(max_steps=5).fit(frame)
+    rec = quick(max_steps=5, missing={"age": [code]}).fit(frame)
+    assert rec.transform(frame)["age"].between(0, 150).all()
+    everywhere = quick(max_steps=5, missing=[code]).fit(frame)
+    assert everywhere.columns_ == tuple(replace(column, missing=(code,)) for column in rec.columns_)
+
+
+def test_numbers_above_what_floats_hold_pass_through():
+    frame = pd.DataFrame({"id": [2**60 + i**2 for i in range(40)], "x": np.arange(40) % 7 / 3})
+    with pytest.warns(DataNotice, match="Column 'id': it holds whole numbers above 2"):
+        rec = quick(max_steps=5).fit(frame)
+    assert rec.transform(frame)["id"].equals(frame["id"])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_what_is_filled_is_a_value_that_the_column_can_hold(library):
+    """Of codes, counts, steps, dates: a mean of 1.41 is no treatment."""
+    rng = np.random.default_rng(0)
+    n = 150
+    days = np.datetime64("2024-01-01", "us") + rng.integers(0, 90, n) * np.timedelta64(1, "D")
+    made = {
+        "treatment": rng.choice([1.0, 2.0], n),
+        "stage": rng.integers(1, 5, n).astype(float),
+        "half": rng.integers(0, 9, n) / 2,
+        "day": days.astype(object),
+        "x": rng.normal(size=n),
+    }
+    holes = rng.random((n, 5)) < 0.3
+    columns = {
+        name: [None if gone else value for value, gone in zip(values.tolist(), hole, strict=True)]
+        for (name, values), hole in zip(made.items(), holes.T, strict=True)
+    }
+    frame = LIBRARIES[library](columns)
+    for fill in ("mean", "median", "draw"):
+        filled = quick(fill=fill).fit(frame).transform(frame)
+        for name, known in made.items():
+            if name != "x":
+                values = [getattr(value, "to_pydatetime", lambda v=value: v)() for value in column_of(filled, name)]
+                assert all(value in known for value in values) if name != "day" else all(v.hour == 0 for v in values), fill
+    with pytest.raises(InvalidData, match="fill must be one of"):
+        quick(fill="mode").fit(frame)
+
+
+def column_of(frame, name):
+    return frame[name].to_pylist() if isinstance(frame, pa.Table) else list(frame[name])
+
+
+def test_settings_must_be_a_dictionary(table):
+    with pytest.raises(InvalidData, match="settings must be a dictionary"):
+        quick(settings=3).fit(table)

@@ -95,7 +95,7 @@ def _noise(text: str) -> Any:
 
 Noise = Annotated[str, typer.Option(help="none, learn, learn-by-column, learn-by-value, a number, one a column, or infer.")]
 Method = Annotated[str, typer.Option(help="tae, mvae, miwae or tae-paper (slow: 500,000 steps).")]
-Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Kind of a column: zip=category or note=excluded.")]
+Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Kind of a column: zip=category or note=passthrough.")]
 Bounds = Annotated[list[str] | None, typer.Option(help="Least and largest value of a column, age=0:120, or of all, 0:1.")]
 Limits = Annotated[list[str] | None, typer.Option("--limit", help="Detection limit of a column: 'lead<0.5'.")]
 Scale = Annotated[str, typer.Option(help="auto, variance, interval, joint-variance, joint-interval or none.")]

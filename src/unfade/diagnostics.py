@@ -26,7 +26,7 @@ def held_out(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed
     At least one cell of every row that has any stays. With `refit=False` the recoverer as it is predicts cells that
     it was trained on: that flatters it.
     """
-    data, container = open_container(X, None if refit else recoverer.columns_, recoverer.kinds)
+    data, container = open_container(X, None if refit else recoverer.columns_, recoverer.kinds, recoverer.missing)
     table = np.array(data, dtype=float)
     shape, table = table.shape, table.reshape(len(table), -1)
     rng = np.random.default_rng(seed)

@@ -1,5 +1,6 @@
 """What a user says about columns, checked against the data: limits, bounds, names, and the model space that follows."""
 
+import shlex
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from unfade.errors import DataNotice, InvalidData
 from unfade.observations import Observations, by_columns, variance
 from unfade.recording import noise_levels
 from unfade.spaces import ModelSpace
-from unfade.tables import Column, Container, detection_limits
+from unfade.tables import DAY, TEMPORAL, Column, Container, detection_limits
 
 Limits = dict[Any, tuple[str, float]]
 Pair = tuple[float | None, float | None]
@@ -76,13 +77,13 @@ def model_space(
         levels = None if isinstance(noise, str) and noise == "infer" else noise_levels(noise, entries)
         exact = torch.zeros(entries, dtype=torch.bool) if levels is None else levels == 0
         for i, column in enumerate(columns):
-            exact[i] |= column.discrete or (np.size(noise) == 1 and column.kind == "date")
-    whole = torch.zeros(entries, dtype=torch.bool)
-    whole[[i for i, column in enumerate(columns) if column.kind != "number"]] = True
+            exact[i] |= column.discrete or (np.size(noise) == 1 and column.kind in TEMPORAL)
+    unit = torch.zeros(entries, dtype=torch.float64)
+    unit[: len(columns)] = torch.tensor([column.unit for column in columns], dtype=torch.float64)
     ends = _ends(bounds, entries, columns)
     if exact is not None:
         ends[0, exact & ends[0].isinf() & _from_zero(obs, columns)] = 0.0
-    space = ModelSpace.fit(obs, scaling, exact, counts, whole, ends, images)
+    space = ModelSpace.fit(obs, scaling, exact, counts, unit, ends, images)
     if lost := [i for i in obs.within().flatten(1).any(0).nonzero().flatten().tolist() if i not in space.steps]:
         name = columns[lost[0]].name if columns else lost[0]
         raise InvalidData(
@@ -100,34 +101,99 @@ def _from_zero(obs: Observations, columns: Sequence[Column]) -> Tensor:
 
 
 def say_what_is_left(container: Container, kinds: dict[str, str] | None) -> None:
-    """A notice, to the caller's caller, of columns that pass through with holes, though nobody asked for that."""
-    there = container.present()
+    """Warn the caller's caller of columns that were not used as they might be, though nobody asked for that."""
+    there, columns = container.present(), container.columns or ()
     if there is None:
         return
+    for column in columns:
+        if column.reason:
+            warnings.warn(f"Column {column.name!r}: {column.reason}.", DataNotice, stacklevel=3)
     left = [
         column.name
-        for column, seen in zip(container.columns or (), there.T, strict=True)
-        if column.kind == "excluded" and column.name not in (kinds or {}) and seen.any() and not seen.all()
-    ]
+        for column, seen in zip(columns, there.T, strict=True)
+        if column.kind == "passthrough" and not column.reason and column.name not in (kinds or {})
+        and seen.any() and not seen.all()
+    ]  # fmt: skip
     if left:
         warnings.warn(
-            f"Text that hardly ever repeats passes through, holes too: column {', '.join(map(repr, left[:10]))}. "
-            "Correct what should be numbers or dates, or say that it is of kind 'category', or 'excluded'.",
+            f"Text that hardly ever repeats comes back as it is, its missing cells too: column "
+            f"{', '.join(map(repr, left[:10]))}. Correct what should be numbers or dates; or give its kind, as in "
+            f"kinds={{{left[0]!r}: 'category'}} (--kind {shlex.quote(left[0])}=category), or 'passthrough' to leave it.",
             DataNotice,
             stacklevel=3,
         )
 
 
-def say_what_is_odd(obs: Observations, space: ModelSpace, columns: Sequence[Column]) -> None:
-    """Notices, to the caller's caller, of entries that cannot be modelled and of bounds that cannot be right."""
+_CODES = {sign * code for code in (9, 77, 88, 99, 777, 888, 999, 9999, 99999) for sign in (-1.0, 1.0)}
+FAR_OUT = 1e6  # interquartile ranges from the median, beyond which a value is an error
+
+
+def without_extremes(obs: Observations, columns: Sequence[Column]) -> Observations:
+    """Leave out of a table what is beyond belief, and warn the caller's caller of it and of codes for missing values.
+
+    A value a million interquartile ranges from the median would decide the scale of its column alone.
+    """
+    if len(obs.event_shape) != 1:
+        return obs
+    seen, far = obs.observed.clone(), []
+    for i in range(obs.event_shape[0]):
+        if columns and columns[i].kind not in ("number", "whole"):
+            continue
+        name = repr(columns[i].name) if columns else str(i)
+        values = obs.values[obs.observed[:, i], i].double().numpy()
+        if len(values) < 4:
+            continue
+        low, middle, high = np.percentile(values[:: max(1, len(values) // 20_000)], [25, 50, 75])
+        with np.errstate(over="ignore"):
+            extreme = np.abs(values / 2 - middle / 2) > FAR_OUT * max(high - low, np.finfo(float).tiny) / 2
+        if high > low and extreme.any():
+            rows = obs.observed[:, i].nonzero().flatten()[torch.from_numpy(extreme)]
+            seen[rows, i] = False
+            far.append(f"{values[extreme][0]:g} in column {name} (row {int(rows[0])})")
+        if columns and (code := _missing_code(values)) is not None:
+            option = f"{shlex.quote(columns[i].name)}={code:g}"
+            warnings.warn(
+                f"Column {name} holds {code:g} {int((values == code).sum())} times, far from its other values. If that "
+                f"stands for missing values, give missing={{{name}: [{code:g}]}} (--missing {option}).",
+                DataNotice,
+                stacklevel=3,
+            )
+    if far:
+        warnings.warn(
+            f"Values that are a million times further from the middle than others are not used, and come back as they are: "
+            f"{', '.join(far[:5])}. Correct them, or leave them empty.",
+            DataNotice,
+            stacklevel=3,
+        )
+    return Observations(obs.values * seen, seen, obs.low, obs.high)
+
+
+def _missing_code(values: np.ndarray) -> float | None:
+    """A number such as -99 or 999 at the end of a column, as far from the other values as half of their range or more."""
+    for code in (values.min(), values.max()):
+        others = values[values != code]
+        if code not in _CODES or len(others) == len(values) - 1 or len(np.unique(others)) < 2:
+            continue
+        if np.abs(others - code).min() > max(0.5 * (others.max() - others.min()), 4.0):
+            return float(code)
+    return None
+
+
+def say_what_is_odd(obs: Observations, space: ModelSpace, columns: Sequence[Column], noisy: bool = False) -> None:
+    """Warn the caller's caller of entries that cannot be modelled, and of bounds that the data do not keep."""
     names = [column.name for column in columns] or range(len(space.modelled))
     fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)
     if columns:  # what passes through is nobody's surprise
-        modelled = modelled | torch.tensor([column.kind == "excluded" for column in columns])
+        modelled = modelled | torch.tensor([column.kind == "passthrough" for column in columns])
+    mean_beyond = _beyond_bounds(obs, space)
+    low, high = space.bounds.reshape(2, *space.event_shape)
+    beyond = obs.observed & ((obs.values < low) | (obs.values > high))
+    some_beyond = beyond.any(0) & ~mean_beyond & (not noisy)
     for where, sentence in (
         (~modelled & fill.isnan(), "Nothing is observed in {}: kept, and left missing."),
         (~modelled & ~fill.isnan(), "Only one value is observed in {}: missing entries are filled with it."),
-        (_beyond_bounds(obs, space), "What is observed in {} is on average beyond its bounds: say them in its units."),
+        (mean_beyond, "What is observed in {} is on average beyond its bounds: give them in its units."),
+        (some_beyond, f"{int(beyond[:, some_beyond].sum())} observed values of {{}} lie outside the bounds given: kept."),
     ):
         if where.ndim == 1:
             what = "column " + ", ".join(repr(names[i]) for i in where.nonzero().flatten().tolist())
@@ -151,6 +217,9 @@ def _beyond_bounds(obs: Observations, space: ModelSpace) -> Tensor:
 def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Tensor:
     """Least and largest value of each entry, (2, entries)."""
     ends = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, entries)
+    for i, column in enumerate(columns):
+        if column.kind == "time":
+            ends[:, i] = torch.tensor([0.0, DAY - column.step], dtype=torch.float64)
     if bounds is not None and not isinstance(bounds, dict):
         numbers = [column.kind in ("number", "whole") for column in columns] or [True] * entries
         ends[:, torch.tensor(numbers)] = _pair("all numbers", bounds)[:, None]

@@ -94,7 +94,7 @@ class Draws:
             if name not in names:
                 raise InvalidData(f"There is no column {name!r}. Columns are {names[:10]}.")
             i = names.index(name)
-            if columns and (columns[i].discrete or columns[i].kind == "excluded"):
+            if columns and (columns[i].discrete or columns[i].kind == "passthrough"):
                 raise InvalidData(f"Column {name!r} holds no numbers that could be shifted. Choose one that does.")
             spread = values[0, seen[:, i], i].std() if seen[:, i].any() else values[..., i].std()
             values[:, ~seen[:, i], i] += shift * spread
@@ -129,9 +129,10 @@ class Draws:
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
 
-def middle(values: np.ndarray, columns: Sequence[Column] | None) -> np.ndarray:
-    """The mean of draws (draws, samples, *event), and for categories and truth values the one that is drawn most."""
-    means = np.where((values == values[0]).all(0), values[0], values.mean(0))  # what never differs comes back as it is
+def middle(values: np.ndarray, columns: Sequence[Column] | None, median: bool = False) -> np.ndarray:
+    """The mean of draws (draws, samples, *event), or their lower median; for categories and booleans the most frequent."""
+    centre = np.quantile(values, 0.5, axis=0, method="inverted_cdf") if median else values.mean(0)
+    means = np.where((values == values[0]).all(0), values[0], centre)  # what never differs comes back as it is
     for i, column in enumerate(columns or ()):
         if column.discrete:
             codes = np.nan_to_num(values[..., i]).astype(int)

@@ -31,7 +31,7 @@ from unfade.architectures import (
 from unfade.cells import HeldOut
 from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption, GrowingNoise
-from unfade.door import Bounds, matched, model_space, say_what_is_left, say_what_is_odd, with_limits
+from unfade.door import Bounds, matched, model_space, say_what_is_left, say_what_is_odd, with_limits, without_extremes
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
@@ -42,9 +42,11 @@ from unfade.progress import progress_bar
 from unfade.recipes import Task, predicts
 from unfade.recording import recording
 from unfade.spaces import ModelSpace
-from unfade.tables import Column, Container, open_container
+from unfade.tables import TEMPORAL, Column, Container, Missing, open_container
 from unfade.training import FEW_STEPS, OnStep, TrainingConfig
 from unfade.watching import Split, widths
+
+FILLS = ("mean", "median", "draw")
 
 
 class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -60,8 +62,15 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         unless it is one number a column, carry none. "learn-by-value": sd = a + b x^2 for data of
         one unit, as of depth sensors. "infer" (`tae-paper` only): one level a sample, q(beta|z,y,alpha).
     kinds : dict or None
-        Kinds of columns of a frame by name, where they are not as found: "number", "whole", "boolean", "date",
-        "ordered", "category", or "excluded" (passed through as it is).
+        Kinds of columns of a frame by name, where they are not as found: "number", "whole", "boolean", "date", "time",
+        "duration", "ordered", "category", or "passthrough" (comes back as it is, unused).
+    missing : list or dict or None
+        Values of a frame that stand for missing ones, in all columns or by column: ``[-99, "refused"]``,
+        ``{"age": [-99]}``. Null and NaN always do; blank cells and a single point do in text that holds numbers.
+    fill : {"mean", "median", "draw"}
+        What `transform` gives for a missing cell: the posterior mean, the median, or one draw. In frames it is
+        rounded to a value that the column can hold (whole numbers, its own steps, the resolution of its dates); of
+        categories and booleans it is the most frequent draw.
     bounds : dict, pair or None
         Least and largest value of columns, by name (or number, for arrays): ``{"age": (0, 120)}``; or one pair for all
         numbers (no dates and categories), as of images: ``(0, 1)``. Never broken by a draw. Where both ends are known and
@@ -142,6 +151,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         *,
         noise: Any = None,
         kinds: dict[str, str] | None = None,
+        missing: Missing | None = None,
+        fill: str = "mean",
         bounds: Bounds | None = None,
         limits: dict[Any, tuple[str, float]] | None = None,
         scaling: str | None = "auto",
@@ -161,6 +172,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.method = method
         self.noise = noise
         self.kinds = kinds
+        self.missing = missing
+        self.fill = fill
         self.bounds = bounds
         self.limits = limits
         self.scaling = scaling
@@ -187,6 +200,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         self._check_parameters()
         obs, container = self._door(X, reset=True)
+        obs = without_extremes(obs, container.columns or ())
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         mixed = METHODS[self.method].mixed and (self.settings or {}).get("posterior") != "bound"
         conv, growing = self._convolutional(obs), isinstance(self.noise, str) and self.noise == "learn-by-value"
@@ -197,7 +211,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
         images = conv is not None
         space = model_space(obs, container.columns or (), scaling, self.noise, self.bounds, mixed, images)
-        say_what_is_odd(obs, space, container.columns or ())
+        say_what_is_odd(obs, space, container.columns or (), noisy=self.noise is not None)
         say_what_is_left(container, self.kinds)
         members = self._members(space.features)
         corruption, settings = self._corruption(space, container.columns or ())
@@ -241,14 +255,16 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Posterior mean of the clean data, in the kind of container that X is."""
+        """The clean data as `fill` says, by default the posterior mean, in the kind of container that X is."""
+        if self.fill == "draw":
+            return self.sample(X, 1)[0]
         obs, container = self._door(X, reset=False)
         means = np.empty((len(obs), *container.event_shape(obs)))
         rows = torch.zeros(len(obs), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
         # Where features are not straight scales of entries, means are those of draws.
         blocks = partial(
-            mean_blocks if self.space_.straight else draw_blocks, seed=self.seed_, refine=self._refine(),
-            draws=16 if isinstance(self.architecture_, ConvArchitecture) else 100,
+            mean_blocks if self.space_.straight and self.fill == "mean" else draw_blocks,
+            seed=self.seed_, refine=self._refine(), draws=16 if isinstance(self.architecture_, ConvArchitecture) else 100,
         )  # fmt: skip
         self._fill(means[None], obs, container, rows, blocks, central=True)
         return container.wrap(means)
@@ -350,6 +366,10 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float, np.number)) and value > 0):
                 raise InvalidData(f"{name} must be a positive number, or None to leave it open, got {value!r}.")
+        if self.fill not in FILLS:
+            raise InvalidData(f"fill must be one of {', '.join(FILLS)}, got {self.fill!r}.")
+        if not isinstance(self.settings, (dict, type(None))):
+            raise InvalidData(f"settings must be a dictionary of settings by name, or None, got {self.settings!r}.")
         self._members(1)
         self._refine(None, PAPER, predictive=False)
         self._device()
@@ -410,7 +430,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """The data, checked once, and the container to give results back in."""
         if not reset:
             check_is_fitted(self)
-        data, container = open_container(X, None if reset else self.columns_, self.kinds if reset else None)
+        given = (None, self.kinds, self.missing) if reset else (self.columns_,)
+        data, container = open_container(X, *given)
         obs = with_limits(X, as_observations(data, container.names), container, self.limits)
         if not reset and self.columns_ is not None and container.names is not None:
             return matched(obs, container, self.columns_)
@@ -430,7 +451,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _corruption(self, space: ModelSpace, columns: Sequence[Column]) -> tuple[Corruption, dict[str, Any]]:
         """The noise in model space, and the method's settings with what follows from it."""
         settings = dict(self.settings or {})
-        sure = torch.tensor([column.kind == "date" for column in columns]) if columns else None
+        sure = torch.tensor([column.kind in TEMPORAL for column in columns]) if columns else None
         if isinstance(self.noise, str) and self.noise == "infer":
             if self.method != "tae-paper":
                 raise InvalidData(f"noise='infer' belongs to method 'tae-paper', got {self.method!r}. Use noise='learn'.")
@@ -459,7 +480,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 drawn = (values if values.ndim == 3 else values[None]).cpu()
                 if central:
                     said = self.space_.leave(drawn, part[todo[where]], exact).numpy()
-                    target[0, todo[where].numpy()] = container.reorder(middle(said, self.columns_))
+                    centre = torch.from_numpy(middle(said, self.columns_, self.fill == "median"))
+                    if self.columns_ is not None:
+                        keep = part.observed[todo[where]]
+                        centre = torch.where(keep, centre, self.space_.possible(centre))
+                    target[0, todo[where].numpy()] = container.reorder(centre.numpy())
                     continue
                 for first in range(0, len(drawn), 16):  # a few draws at a time: in double precision they take much more
                     said = self.space_.leave(drawn[first : first + 16], part[todo[where]], exact).numpy()

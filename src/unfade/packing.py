@@ -19,6 +19,7 @@ from unfade.recipes import build_posterior
 from unfade.recording import Recording
 from unfade.spaces import ModelSpace
 from unfade.tables import Column
+from unfade.textformats import TextFormat
 from unfade.training import History, TrainingConfig
 
 
@@ -32,7 +33,7 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
                 f"Fit on frame[{column.name!r}].astype(str) to save the model."
             )
     tensors = {"centre": space.scaling.centre, "scale": space.scaling.scale, "logged": space.scaling.logged}
-    tensors |= {"modelled": space.modelled, "fill": space.fill, "whole": space.whole, "bounds": space.bounds}
+    tensors |= {"modelled": space.modelled, "fill": space.fill, "unit": space.unit, "bounds": space.bounds}
     tensors |= {f"steps.{entry}": values for entry, values in space.steps.items()}
     if rec.widths_ is not None:
         tensors["widths"] = rec.widths_
@@ -78,9 +79,10 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
         raise ValueError(f"samples of shape {meta['event_shape']}, but {tensors['modelled'].numel()} entries")
     scaling = Scaling(tensors["centre"], tensors["scale"], tensors["logged"])
     steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
+    unit = tensors["unit"] if "unit" in tensors else tensors["whole"].double()  # of the first files
     rec.space_ = ModelSpace(
         tuple(meta["event_shape"]), scaling, tensors["modelled"], tensors["fill"], meta["spread"],
-        dict(sorted(steps.items())), dict(meta["levels"]), tuple(meta["limited"]), tensors["whole"], tensors["bounds"],
+        dict(sorted(steps.items())), dict(meta["levels"]), tuple(meta["limited"]), unit, tensors["bounds"],
     )  # fmt: skip
     columns = meta["columns"]
     rec.columns_ = columns and tuple(_column_from_json(column) for column in columns)
@@ -155,7 +157,12 @@ def _column_from_json(column: dict[str, Any]) -> Column:
         [(kind, said)] = value.items()
         return kinds[kind].fromisoformat(said)
 
-    return Column(**{**column, "categories": tuple(category(value) for value in column["categories"])})
+    text = column.get("text") and TextFormat(**column["text"])
+    kind = "passthrough" if column["kind"] == "excluded" else column["kind"]  # as the first files call it
+    categories = tuple(category(value) for value in column["categories"])
+    return Column(
+        **{**column, "kind": kind, "categories": categories, "text": text, "missing": tuple(column.get("missing", ()))}
+    )
 
 
 def _to_json(value: Any) -> Any:

@@ -132,7 +132,7 @@ def _missingness(found: Diagnosis) -> str:
     cells = found.cells
     missing = np.isnan(cells.seen)
     missing[cells.rows, cells.columns] = False
-    used = [j for j in range(missing.shape[1]) if not (cells.kinds and cells.kinds[j].kind == "excluded")]
+    used = [j for j in range(missing.shape[1]) if not (cells.kinds and cells.kinds[j].kind == "passthrough")]
     share, names = missing.mean(0), [cells.name(j) for j in range(missing.shape[1])]
     share[np.setdiff1d(np.arange(len(share)), used)] = 0.0
     missing = missing[:, used]
@@ -198,7 +198,7 @@ def _columns_table(found: Diagnosis) -> str:
 def _distributions(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> str:
     """Observed and imputed values of the columns with most holes."""
     gone = np.isnan(table)
-    order = [j for j in np.argsort(-gone.sum(0), kind="stable") if columns[j].kind != "excluded" and gone[:, j].any()]
+    order = [j for j in np.argsort(-gone.sum(0), kind="stable") if columns[j].kind != "passthrough" and gone[:, j].any()]
     shown = order[:_COLUMNS]
     if not shown:
         return ""
@@ -241,7 +241,9 @@ def _two(panel: Any, seen: np.ndarray, drawn: np.ndarray, column: Column) -> Non
 
 def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> str:
     """Pairs of columns that are most related: rows seen in both, and rows with a drawn value."""
-    numbers = [j for j, c in enumerate(columns) if not c.discrete and c.kind != "excluded" and np.nanstd(table[:, j]) > 0]
+    numbers = [
+        j for j, c in enumerate(columns) if not c.discrete and c.kind != "passthrough" and np.nanstd(table[:, j]) > 0
+    ]
     numbers = numbers[:60]
     if len(numbers) < 2:
         return ""

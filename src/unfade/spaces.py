@@ -21,9 +21,9 @@ class ModelSpace:
     others have `fill`: the only value ever seen there, or NaN where none was. Modelled numbers come first, one
     feature each; then the categories, one feature for each value of `levels`. steps: entries whose values occur
     again and again, and those values; limited: entries with detection limits, which take any value, though cells
-    without a limit are known to the distance between `steps`; whole: entries of whole numbers; bounds: the least and
-    the largest value, (2, entries). Skewed positive numbers without noise are modelled by their logarithms, and go a
-    tenth further than what was seen.
+    without a limit are known to the distance between `steps`; unit: the distance between values that an entry can hold: 1
+    for whole numbers, 0 where any number will do; bounds: the least and the largest value, (2, entries). Skewed positive
+    numbers without noise are modelled by their logarithms, and go a tenth further than what was seen.
 
     >>> from unfade.observations import as_observations
     >>> space = ModelSpace.fit(as_observations([[1.0, 5.0], [3.0, 5.0]]), "variance")
@@ -39,13 +39,13 @@ class ModelSpace:
     steps: dict[int, Tensor]
     levels: dict[int, int]
     limited: tuple[int, ...]
-    whole: Tensor
+    unit: Tensor
     bounds: Tensor
 
     @classmethod
     def fit(
         cls, obs: Observations, kind: str | None, exact: Tensor | None = None, levels: dict[int, int] | None = None,
-        whole: Tensor | None = None, bounds: Tensor | None = None, images: bool = False,
+        unit: Tensor | None = None, bounds: Tensor | None = None, images: bool = False,
     ) -> "ModelSpace":  # fmt: skip
         """From observed entries only; `kind` is one of SCALINGS, or None. exact: entries whose values carry no noise.
 
@@ -60,9 +60,9 @@ class ModelSpace:
         limited = () if flat.low is None else tuple(e for e in numbers if flat[:, e].within().any())
         found = {e: occurring_values(flat[:, e], e in limited) for e in numbers if exact is not None and exact[e]}
         steps = {entry: values for entry, values in found.items() if values is not None}
-        if whole is None:
-            whole = torch.zeros_like(modelled)
-        free = torch.tensor([e in found and e not in steps for e in range(len(modelled))]) & ~whole
+        if unit is None:
+            unit = torch.zeros(len(modelled), dtype=torch.float64)
+        free = torch.tensor([e in found and e not in steps for e in range(len(modelled))]) & (unit == 0)
         scaling = Scaling.fit(flat, kind, free & skewed(flat))
         _, sd = by_columns(variance, flat.values, flat.observed)
         straight = [e for e in numbers if not scaling.logged[e] and span[e] > 0]
@@ -74,7 +74,7 @@ class ModelSpace:
             scaling.logged, reach * ((low + span) / low) ** torch.tensor([[-0.1], [0.1]], dtype=torch.float64), bounds
         )
         bounds = torch.stack([torch.maximum(bounds[0], reach[0]), torch.minimum(bounds[1], reach[1])])
-        return cls(tuple(obs.event_shape), scaling, modelled, fill, spread, steps, levels, limited, whole, bounds)
+        return cls(tuple(obs.event_shape), scaling, modelled, fill, spread, steps, levels, limited, unit, bounds)
 
     @property
     def numbers(self) -> Tensor:
@@ -146,7 +146,9 @@ class ModelSpace:
 
     def _enter(self, flat: Observations) -> Observations:
         scaled, numbers = self.scaling.apply(Observations(flat.values, flat.observed)), self.numbers
-        values, observed = [scaled.values[:, numbers]], [flat.observed[:, numbers]]
+        near = scaled.values[:, numbers].abs() <= FAR  # values further out are as good as missing
+        values = [torch.where(near, scaled.values[:, numbers], 0.0)]
+        observed = [flat.observed[:, numbers] & near]
         ends = self._ends(flat, values[0])
         for entry, count in self.levels.items():
             seen = flat.observed[:, entry, None].expand(-1, count)
@@ -205,20 +207,31 @@ class ModelSpace:
         numbers = self.numbers
         full = self.fill.expand(*values.shape[:-1], len(self.fill)).clone()
         full[..., numbers] = self.scaling[numbers].undo(values[..., : len(numbers)])
-        for entry, known in self.steps.items():
-            if entry in self.limited:
-                continue
-            full[..., entry] = known[torch.searchsorted((known[1:] + known[:-1]) / 2, full[..., entry].contiguous())]
+        full = self._on_steps(full)
         for entry, (first, last) in zip(self.levels, self.groups, strict=True):
             full[..., entry] = values[..., first:last].argmax(-1).double()
         keep = torch.ones_like(self.modelled)
         keep[numbers] = exact
-        clean = full.clamp(*self.bounds)
-        clean = torch.where(self.whole, clean.round(), clean)
+        clean = self._in_units(full.clamp(*self.bounds))
         full = torch.where(keep, clean, full) if noisy else clean
         flat = _flat(obs)
         full = torch.where(flat.observed & keep & ~flat.within(), flat.values.double(), full)
         return full.reshape(*values.shape[:-1], *self.event_shape)
+
+    def possible(self, values: Tensor) -> Tensor:
+        """The values (..., entries) that entries can hold and that are nearest: of their steps, in their units."""
+        return self._in_units(self._on_steps(values.clone()))
+
+    def _on_steps(self, full: Tensor) -> Tensor:
+        """Values (..., entries), those of stepped entries moved to the nearest of their values in place."""
+        for entry, known in self.steps.items():
+            if entry not in self.limited:
+                edges = (known[1:] + known[:-1]) / 2
+                full[..., entry] = known[torch.searchsorted(edges, full[..., entry].contiguous())]
+        return full
+
+    def _in_units(self, full: Tensor) -> Tensor:
+        return torch.where(self.unit > 0, self.unit * (full / self.unit.clamp(min=1.0)).round(), full)
 
 
 def skewed(flat: Observations) -> Tensor:

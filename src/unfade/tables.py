@@ -1,40 +1,61 @@
 """Containers in, containers out: a frame, array or tensor goes to one float array, and results come in the same kind.
 
 A column of a frame has a kind, found from its dtype and values: numbers and whole numbers are themselves,
-truth values are 0 and 1, dates microseconds, categories their place in the list of values.
+booleans are 0 and 1, dates, times of day and durations microseconds, categories their place in the list of values. Text is
+read as numbers, dates or times where all its cells have one format (`unfade.textformats`), and written in that format.
 """
 
 import datetime
 import re
-from collections.abc import Sequence
+import shlex
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
 
 from unfade.errors import InvalidData
 from unfade.observations import Observations
+from unfade.textformats import TextFormat, almost_numbers, find_format, is_blank
 
-KINDS = ("number", "whole", "boolean", "date", "ordered", "category", "excluded")
+KINDS = ("number", "whole", "boolean", "date", "time", "duration", "ordered", "category", "passthrough")
+TEMPORAL = ("date", "time", "duration")
+Missing = Sequence[Any] | dict[str, Any]  # values that stand for missing ones, of all columns or by column
 _LIMIT = re.compile(r"\s*([<>])=?\s*([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*")
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a frame: its name, one of KINDS, and the values of a category in their order."""
+    """A column of a frame: its name, one of KINDS, and the values of a category in their order.
+
+    limits: whether it is text that holds detection limits such as <0.5; text: the format of other text that is read as
+    numbers, dates or times; missing: values that stand for missing ones; step: the resolution of dates, times and
+    durations, in microseconds; reason: why it was not taken for what it may be, in words.
+    """
 
     name: str
     kind: str
     categories: tuple[Any, ...] = ()
-    limits: bool = False  # whether it is text that holds detection limits such as <0.5
+    limits: bool = False
+    text: TextFormat | None = None
+    missing: tuple[Any, ...] = ()
+    step: float = 1.0
+    reason: str = ""
 
     @property
     def discrete(self) -> bool:
         """Whether a mean of its codes is no code."""
         return self.kind in ("boolean", "ordered", "category")
+
+    @property
+    def unit(self) -> float:
+        """The distance between values that the column can hold: 0 where it holds any number."""
+        return 0.0 if self.kind == "number" else self.step if self.kind in TEMPORAL else 1.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +100,7 @@ class Container:
         if not self.columns:
             return None
         frame = _named(self.template)
-        return np.stack([~_empty(frame[column.name]) for column in self.columns], 1)
+        return np.stack([~_empty(frame[column.name], column) for column in self.columns], 1)
 
     def hide(self, hidden: np.ndarray) -> Any:
         """The frame without the cells `hidden`, (samples, columns)."""
@@ -97,10 +118,16 @@ class Container:
         return _framed(self.template, [_new_series(self.template, values[:, i]) for i in range(len(self.columns))])
 
 
-def open_container(data: Any, columns: Sequence[Column] | None = None, kinds: dict[str, str] | None = None) -> Any:
+def open_container(
+    data: Any,
+    columns: Sequence[Column] | None = None,
+    kinds: dict[str, str] | None = None,
+    missing: Missing | None = None,
+) -> Any:
     """The data as something `as_observations` takes, and the container to put results back into.
 
-    columns: as an earlier frame had them, else they are found; kinds: of some columns, by name.
+    columns: as an earlier frame had them, else they are found; kinds: of some columns, by name; missing: values that
+    stand for missing ones, in all columns or by name.
 
     >>> import pandas as pd
     >>> array, container = open_container(pd.DataFrame({"a": [1.5, None], "c": ["x", "y"]}))
@@ -116,14 +143,16 @@ def open_container(data: Any, columns: Sequence[Column] | None = None, kinds: di
     if not _is_frame(data):
         return data, Container(None, data if isinstance(data, torch.Tensor) else None, dtype)
     frame = _named(data)
-    given = kinds or {}
-    if unknown := sorted(set(given) - set(frame.columns)):
-        raise InvalidData(f"kinds names the columns {unknown}, which are not there. Columns are {frame.columns[:10]}.")
+    given, marks = kinds or {}, missing if isinstance(missing, dict) else {}
+    for what, named in (("kinds", given), ("missing", marks)):
+        if unknown := sorted(set(named) - set(frame.columns)):
+            raise InvalidData(f"{what} names the columns {unknown}, which are not there. Columns are {frame.columns[:10]}.")
     known = {column.name: column for column in columns or ()}
     if columns is None:
-        found = tuple(_found(frame[name], name, given.get(name)) for name in frame.columns)
+        each = {name: _marks(marks.get(name) if marks else missing) for name in frame.columns}
+        found = tuple(_found(frame[name], name, given.get(name), each[name]) for name in frame.columns)
     else:  # columns that were not there before pass through
-        found = tuple(known.get(name, Column(name, "excluded")) for name in frame.columns)
+        found = tuple(known.get(name, Column(name, "passthrough")) for name in frame.columns)
     array = np.stack([_codes(frame[c.name], c) for c in found], 1) if found else np.empty((len(frame), 0))
     return array, Container(found, data, dtype)
 
@@ -178,65 +207,154 @@ def _named(data: Any) -> Any:
     return nw.from_native(data, eager_only=True)
 
 
-def _found(series: Any, name: str, kind: str | None) -> Column:
+def _marks(missing: Any) -> tuple[Any, ...]:
+    """Values that stand for missing ones, as a tuple."""
+    alone = isinstance(missing, (str, int, float)) or missing is None
+    return () if missing is None else (missing,) if alone else tuple(missing)
+
+
+def _found(series: Any, name: str, kind: str | None, missing: tuple[Any, ...] = ()) -> Column:
     """What a column is, from its dtype and values, unless its kind is given."""
+    if kind == "excluded":
+        warnings.warn("The kind 'excluded' is called 'passthrough' now.", FutureWarning, stacklevel=6)
+        kind = "passthrough"
     if kind is not None and kind not in KINDS:
         raise InvalidData(f"Kinds of columns are {', '.join(KINDS)}; got {kind!r} for {name!r}.")
-    if kind == "excluded":  # whatever it holds
+    if kind == "passthrough":  # whatever it holds
         return Column(name, kind)
-    column = _guessed(series, name)
+    column = _guessed(series, Column(name, "number", missing=missing), as_text=kind in ("ordered", "category"))
     if kind in (None, column.kind):
         return column
     if kind in ("ordered", "category"):
-        return replace(column, kind=kind, categories=column.categories or _values(series), limits=False)
-    text = column.kind in ("category", "ordered", "excluded") and not series.dtype.is_numeric()
-    codes = kind == "boolean" and not (column.kind in ("number", "whole") and set(_values(series)) <= {0, 1})
-    if text or codes or (column.kind == "date" and kind in ("number", "whole")):
-        raise InvalidData(f"Column {name!r} cannot be of kind {kind!r}: it holds {_telling(series)!r}. Convert it first.")
-    return replace(column, kind=kind, categories=(), limits=False)
+        values = column.categories or _values(series, column)
+        if values is None:
+            raise _misfit(series, kind)
+        return replace(column, kind=kind, categories=values, limits=False, text=None, reason="")
+    text = column.kind in ("category", "ordered", "passthrough") and not series.dtype.is_numeric()
+    if text and kind in ("number", "whole"):
+        found = find_format([value for value in _values(series, column) or () if isinstance(value, str)])
+        if found is not None and found.kind == "number":
+            return replace(column, kind=kind, categories=(), text=found, reason="")
+    codes = kind == "boolean" and not (column.kind in ("number", "whole") and set(_values(series, column) or ()) <= {0, 1})
+    if text or codes or (column.kind in TEMPORAL and kind in ("number", "whole")):
+        raise _misfit(series, kind)
+    return replace(column, kind=kind, categories=(), limits=False, reason="")
 
 
-def _guessed(series: Any, name: str) -> Column:
+def _misfit(series: Any, kind: str) -> InvalidData:
+    held = f"it holds {_telling(series)!r}"
+    return InvalidData(f"Column {series.name!r} cannot be of kind {kind!r}: {held}. Convert it first.")
+
+
+def _guessed(series: Any, column: Column, as_text: bool = False) -> Column:
+    """The column with its kind. as_text: text is not read as numbers, dates or times."""
     import narwhals as nw
 
-    dtype, count = series.dtype, len(series) - series.null_count()
+    dtype = series.dtype
+    count = int((~_empty(series, column)).sum())
     if dtype == nw.Boolean:
-        return Column(name, "boolean")
+        return replace(column, kind="boolean")
     if dtype.is_numeric() or count == 0:
-        return _number(series, name) if count else Column(name, "number")
-    if _holds_dates(series):
-        return Column(name, "date")
+        return _number(series, column) if count else column
+    if _holds_dates(series) or dtype in (nw.Time, nw.Duration):
+        kind = "time" if dtype == nw.Time else "duration" if dtype == nw.Duration else "date"
+        return _with_step(series, replace(column, kind=kind))
     if dtype == nw.Enum or _is_ordered(series):
         known = getattr(dtype, "categories", None)  # of narwhals' Enum
-        return Column(name, "ordered", tuple(series.cat.get_categories().to_list() if known is None else known))
-    values = _values(series)
-    if dtype != nw.Categorical:
-        if all(isinstance(value, bool) for value in values):
-            return Column(name, "boolean")
-        if all(isinstance(value, (int, float, np.number)) for value in values):
-            return Column(name, "number")
-        if not all(isinstance(value, str) for value in values):
-            _unusable(series, name)
-        if _limited(values):
-            return Column(name, "number", limits=True)
-    if len(values) > max(20, 0.3 * count):  # names, remarks, keys: hardly any value occurs again
-        return Column(name, "excluded")
-    return Column(name, "category", values)
+        values = tuple(series.cat.get_categories().to_list() if known is None else known)
+        return replace(column, kind="ordered", categories=values)
+    found = _values(series, column)
+    if found is None:
+        return replace(column, kind="passthrough", reason=_unusable(series))
+    if dtype != nw.Categorical and not as_text:
+        made = _of_objects(series, column, found) or _of_text(column, found)
+        if made is not None:
+            return _with_step(series, made) if made.kind in TEMPORAL else made
+    if not all(isinstance(value, str) for value in found) and dtype != nw.Categorical:
+        return replace(column, kind="passthrough", reason=_unusable(series))
+    column = replace(column, reason="" if as_text else _suspect_words(series, found))
+    if len(found) > max(20, 0.3 * count):  # names, remarks, keys: hardly any value occurs again
+        return replace(column, kind="passthrough")
+    return replace(column, kind="category", categories=found)
 
 
-def _number(series: Any, name: str) -> Column:
-    values = _floats(series.drop_nulls())
+def _suspect_words(series: Any, values: Sequence[Any]) -> str:
+    """What to say of text that would hold numbers, were it not for a few words."""
+    if not all(isinstance(value, str) for value in values):
+        return ""
+    counts = Counter(series.to_list())
+    words = almost_numbers(values, [counts[value] for value in values])
+    if not words:
+        return ""
+    options = " ".join(f"--missing {shlex.quote(word)}" for word in words)
+    cells = sum(counts[word] for word in words)
+    return (
+        f"it holds numbers but for {', '.join(map(repr, words))} ({cells} cells), so it is taken for text. If that stands "
+        f"for missing values, give missing={list(words)} ({options})"
+    )
+
+
+def _unusable(series: Any) -> str:
+    return f"it holds {type(_telling(series)).__name__} objects, which cannot be modelled: it comes back as it is"
+
+
+_OBJECTS: tuple[tuple[tuple[type, ...], str], ...] = (
+    ((bool, np.bool_), "boolean"),
+    ((int, float, np.number, Decimal), "number"),
+    ((datetime.date, np.datetime64), "date"),
+    ((datetime.time,), "time"),
+    ((datetime.timedelta, np.timedelta64), "duration"),
+)  # kinds of Python objects, the first that all values have
+
+
+def _of_objects(series: Any, column: Column, values: Sequence[Any]) -> Column | None:
+    """The column if its values are Python objects of one kind, such as dates or decimal numbers."""
+    for types, kind in _OBJECTS:
+        if all(isinstance(value, types) for value in values):
+            whole = kind == "number" and all(float(value).is_integer() for value in values)
+            return replace(column, kind="whole" if whole else kind)
+    return None
+
+
+def _of_text(column: Column, values: Sequence[Any]) -> Column | None:
+    """The column if its text holds numbers with detection limits, or has a format.
+
+    Numbers without anything around them stay text, unless blank cells or other marks of missing values are among
+    them: those are why they came as text.
+    """
+    if not all(isinstance(value, str) for value in values):
+        return None
+    cells = [value for value in values if not is_blank(value)]
+    if _limited(cells):
+        return replace(column, kind="number", limits=True)
+    found = find_format(cells)
+    if found is None or (found.plain and len(cells) == len(values) and not column.missing):
+        return None
+    kind = found.kind if found.kind != "number" else "number" if found.decimals else "whole"
+    return replace(column, kind=kind, text=found)
+
+
+def _number(series: Any, column: Column) -> Column:
+    values = _floats(series)[~_empty(series, column)]
     finite = values[np.isfinite(values)]
     whole = bool(len(finite)) and bool((finite == np.round(finite)).all())
     counts_rows = whole and len(values) == len(series) > 20 and bool((np.diff(values) == 1).all())
-    return Column(name, "excluded" if counts_rows else "whole" if whole else "number")
+    if counts_rows:
+        return replace(column, kind="passthrough")
+    if series.dtype.is_integer() and len(finite) and np.abs(finite).max() > 2**53:
+        return replace(column, kind="passthrough", reason=_TOO_LARGE)
+    return replace(column, kind="whole" if whole else "number")
 
 
-def _unusable(series: Any, name: str) -> NoReturn:
-    raise InvalidData(
-        f"Expected numbers, truth values, dates or text in column {name!r}, got {series.dtype} such as "
-        f"{_telling(series)!r}. Convert it, or give kinds={{{name!r}: 'excluded'}} to pass it through."
-    )
+_TOO_LARGE = "it holds whole numbers above 2^53, which floating point rounds, as ids do: it comes back as it is"
+_STEPS = (86.4e9, 3.6e9, 6e7, 1e6, 1e3, 1.0)  # a day, an hour, a minute, a second, a millisecond, in microseconds
+
+
+def _with_step(series: Any, column: Column) -> Column:
+    """The column with the coarsest resolution that all its dates, times or durations have."""
+    codes = _codes(series, column)
+    known = codes[~np.isnan(codes)]
+    return replace(column, step=next(step for step in _STEPS if step == 1.0 or not (known % step).any()))
 
 
 def _dtype(series: Any) -> Any:
@@ -257,12 +375,12 @@ def _is_ordered(series: Any) -> bool:
     return series.dtype == nw.Categorical and bool(getattr(_dtype(series), "ordered", False))
 
 
-def _values(series: Any) -> tuple[Any, ...]:
-    """The different values of a column, sorted where they can be."""
+def _values(series: Any, column: Column) -> tuple[Any, ...] | None:
+    """The different values of a column, sorted where they can be; None where they cannot be told apart (lists)."""
     try:
-        values = {value for value, empty in zip(series.to_list(), _empty(series), strict=True) if not empty}
-    except TypeError:  # lists and the like
-        _unusable(series, series.name)
+        values = {value for value, empty in zip(series.to_list(), _empty(series, column), strict=True) if not empty}
+    except TypeError:
+        return None
     try:
         return tuple(sorted(values))
     except TypeError:
@@ -293,40 +411,84 @@ def _floats(series: Any) -> np.ndarray:
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
-def _empty(series: Any) -> np.ndarray:
-    """Which cells are missing: null, or NaN among floats."""
+def _empty(series: Any, column: Column) -> np.ndarray:
+    """Which cells are missing: null, NaN among floats, blank in text that has a format, or one of the column's marks."""
     empty = series.is_null().to_numpy().astype(bool)
-    return empty | np.isnan(_floats(series)) if series.dtype.is_float() else empty
+    if series.dtype.is_float():
+        empty = empty | np.isnan(_floats(series))
+    if series.dtype.is_numeric():
+        return empty | np.isin(_floats(series), _as_numbers(column.missing)) if column.missing else empty
+    if not (column.missing or column.text or column.limits):
+        return empty
+    marks, numbers = {str(mark).strip() for mark in column.missing}, _as_numbers(column.missing)
+
+    def gone(value: Any) -> bool:
+        if not isinstance(value, str):
+            return value in column.missing
+        is_mark = value.strip() in marks or (bool(numbers) and bool(_NUMBER.fullmatch(value)) and float(value) in numbers)
+        return is_mark or (bool(column.text or column.limits) and is_blank(value))
+
+    return empty | _each(series, gone, False, empty)
+
+
+def _as_numbers(marks: Sequence[Any]) -> list[float]:
+    """Those marks that are numbers, also as text."""
+    return [float(mark) for mark in marks if _NUMBER.fullmatch(str(mark))]
+
+
+def _each(series: Any, function: Callable[[Any], Any], null: Any, empty: np.ndarray) -> np.ndarray:
+    """A function of each cell, called once for each different value; `null` of the cells that are `empty`."""
+    known: dict[Any, Any] = {}
+    found = np.full(len(series), null)
+    for i, value in enumerate(series.to_list()):
+        if empty[i]:
+            continue
+        try:
+            found[i] = known[value]
+        except KeyError:
+            found[i] = known[value] = function(value)
+        except TypeError:  # lists and the like cannot be looked up
+            found[i] = function(value)
+    return found
 
 
 def _codes(series: Any, column: Column) -> np.ndarray:
     """A column as numbers; NaN where nothing is known, or where a category was not there before."""
-    empty = _empty(series)
-    if column.kind == "excluded" or empty.all():
+    empty = _empty(series, column)
+    if column.kind == "passthrough" or empty.all():
         return np.full(len(series), np.nan)
     if series.dtype.is_numeric() and not column.categories:
-        return _floats(series)
-    cells = zip(series.to_list(), empty, strict=True)
+        return np.where(empty, np.nan, _floats(series))
     if column.categories:
-        place = {value: i for i, value in enumerate(column.categories)}
-        return np.array([np.nan if null else place.get(value, np.nan) for value, null in cells], dtype=np.float64)
-    return np.array([np.nan if null else _code(value, column) for value, null in cells], dtype=np.float64)
+        place = {value: float(i) for i, value in enumerate(column.categories)}
+        return _each(series, lambda value: place.get(value, np.nan), np.nan, empty)
+    return _each(series, lambda value: _code(value, column), np.nan, empty)
 
 
 def _code(value: Any, column: Column) -> float:
-    if column.kind == "date":
+    if column.text is not None and isinstance(value, str):
+        code = column.text.parse(value)
+        if code is not None:
+            return code
+    elif column.kind in TEMPORAL:
         return _microseconds(value)
     limit = _LIMIT.fullmatch(value) if column.limits and isinstance(value, str) else None
     try:
         return float(limit[2] if limit else value)
     except (TypeError, ValueError):
+        expected = column.kind + "s" if column.text is not None or column.kind in TEMPORAL else "numbers"
         raise InvalidData(
-            f"Expected numbers in column {column.name!r}, as it had before, got {value!r}. Correct it, or leave it empty."
+            f"Expected {expected} in column {column.name!r}, as it had before, got {value!r}. "
+            "Correct it, or leave it empty."
         ) from None
 
 
 def _microseconds(value: Any) -> float:
-    """Microseconds since 1970, in UTC where a time zone is said."""
+    """Microseconds since 1970, in UTC where a time zone is given; of times of day since midnight; of durations."""
+    if isinstance(value, datetime.time):
+        return 1e6 * (3600 * value.hour + 60 * value.minute + value.second) + value.microsecond
+    if isinstance(value, (datetime.timedelta, np.timedelta64)):
+        return float(np.timedelta64(value).astype("timedelta64[us]").astype(np.int64))
     if getattr(value, "tzinfo", None) is not None:
         value = value.astimezone(datetime.UTC).replace(tzinfo=None)
     return float(np.datetime64(value, "us").astype(np.int64))
@@ -342,34 +504,37 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
     """A native column like `series` with new values where there was none, or where they changed."""
     import narwhals as nw
 
-    if column.kind == "excluded":
+    if column.kind == "passthrough":
         return series.to_native()
-    empty = _empty(series)
-    if series.dtype in (nw.Float64, nw.Float32) and not (column.categories or (column.kind == "date" and empty.all())):
-        return _new_series(series.to_native(), codes, series.dtype)
-    old = _codes(series, column)
-    new = np.where(np.isnan(codes), np.nan, codes if column.kind == "number" else np.round(codes))
+    empty = _empty(series, column)
+    temporal = column.kind in TEMPORAL
+    if series.dtype in (nw.Float64, nw.Float32) and not (column.categories or (temporal and empty.all())):
+        kept = np.where(np.isnan(codes), _floats(series), codes) if column.missing else codes  # a mark that was not filled
+        return _new_series(series.to_native(), kept, series.dtype)
+    old, unit = _codes(series, column), column.unit
+    new = np.where(np.isnan(codes), np.nan, unit * np.round(codes / unit) if unit else codes)
     changed = ~np.isnan(new) & (empty | (~np.isnan(old) & (old != new)))  # a category not known before stays
     if not changed.any():
         return series.to_native()
     if column.kind == "date" and _holds_dates(series):
         return _with_dates(series, changed, new[changed])
     values = series.to_list()
+    like = next((value for value, gone in zip(values, empty, strict=True) if not gone), None)
     for row in changed.nonzero()[0]:
-        values[row] = _value(new[row], column)
+        values[row] = _value(new[row], column, like)
     return _native_like(series, values)
 
 
-_DAY = 24 * 3600 * 10**6
-_YEARS = -718_797 * _DAY, 2_932_531 * _DAY  # from the year 2 to 9998
-_NANOSECONDS = -106_750 * _DAY, 106_750 * _DAY  # what 64 bits hold as nanoseconds: 1677 to 2262
+DAY = 24 * 3600 * 10**6
+_YEARS = -718_797 * DAY, 2_932_531 * DAY  # from the year 2 to 9998
+_NANOSECONDS = -106_750 * DAY, 106_750 * DAY  # what 64 bits hold as nanoseconds: 1677 to 2262
 
 
 def _with_dates(series: Any, changed: np.ndarray, codes: np.ndarray) -> Any:
     """A native column with new dates, in microseconds, where `changed`: of its own unit and zone, the rest untouched."""
     import narwhals as nw
 
-    native, unit = series.to_native(), _DAY if series.dtype == nw.Date else 1
+    native, unit = series.to_native(), DAY if series.dtype == nw.Date else 1
     zoned = getattr(series.dtype, "time_zone", None) is not None or series.dtype == nw.Unknown
     ends = _NANOSECONDS if zoned or "ns" in str(_dtype(series) or native.type) else _YEARS
     moments = np.clip(unit * np.round(codes / unit), *ends).astype(np.int64)
@@ -395,16 +560,35 @@ def _with_dates(series: Any, changed: np.ndarray, codes: np.ndarray) -> Any:
     return native.clone().scatter(changed.nonzero()[0], made)
 
 
-def _value(code: float, column: Column) -> Any:
+def _value(code: float, column: Column, like: Any = None) -> Any:
+    """The value of a code, as a Python object such as `like`, another value of the column."""
     if column.categories:
         return column.categories[int(np.clip(code, 0, len(column.categories) - 1))]
     if column.kind == "boolean":
         return bool(code >= 0.5)
     if column.kind == "date":
-        return np.datetime64(int(np.clip(code, *_YEARS)), "us").item()
+        code = float(np.clip(code, *_YEARS))
+    if column.kind == "time":
+        code = float(np.clip(code, 0, DAY - column.step))
+    if column.text is not None:
+        return column.text.write(code)
+    if column.kind in TEMPORAL:
+        return _moment(code, column.kind, like)
     if column.limits:
         return f"{code:.6g}"
+    if isinstance(like, Decimal):
+        return _decimal(float(code), max(0, -int(like.as_tuple().exponent)))
     return int(code) if column.kind == "whole" else float(code)
+
+
+def _moment(code: float, kind: str, like: Any) -> Any:
+    """A date, time of day or duration of so many microseconds."""
+    if kind == "duration":
+        return datetime.timedelta(microseconds=int(code))
+    moment = np.datetime64(int(code), "us").item()
+    if kind == "time":
+        return moment.time()
+    return moment.date() if isinstance(like, datetime.date) and not isinstance(like, datetime.datetime) else moment
 
 
 def _native_like(series: Any, values: list[Any]) -> Any:

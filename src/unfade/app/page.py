@@ -35,7 +35,7 @@ KINDS = {
     "date": "date",
     "ordered": "category with an order",
     "category": "category",
-    "excluded": "left out, passes through",
+    "passthrough": "left out, passes through",
 }
 NOISE = {
     "none": "They are exact: keep them as they are",

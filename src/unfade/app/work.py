@@ -117,7 +117,7 @@ def _facts(table: Any, name: str) -> ColumnFacts:
     try:
         (column,) = open_container(table.select([name]))[1].columns
     except UnfadeError as error:
-        return ColumnFacts(name, "excluded", missing, one_line(error))
+        return ColumnFacts(name, "passthrough", missing, one_line(error))
     return ColumnFacts(name, column.kind, missing)
 
 
@@ -468,7 +468,7 @@ def row_view(loaded: Loaded, result: Result, row: int) -> RowView:
 
 
 def _passes(rec: Recoverer, column: int) -> bool:
-    return rec.columns_ is not None and rec.columns_[column].kind == "excluded"
+    return rec.columns_ is not None and rec.columns_[column].kind == "passthrough"
 
 
 def _likeliest(draws: Draws, column: str, most: int = 3) -> str:

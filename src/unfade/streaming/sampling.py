@@ -91,7 +91,7 @@ class _Range:
 
     def kind(self, rows: int) -> str | None:
         """The kind of the column, where the sample does not show it."""
-        return "excluded" if self.counting and rows > 20 else None
+        return "passthrough" if self.counting and rows > 20 else None
 
     features = 1
 
@@ -142,7 +142,7 @@ class _Values:
         """The kind of the column, where the sample does not show it."""
         if set(self.shown) == {"limit", "number"} or not self.count:
             return None
-        return "excluded" if self.many or self.features > max(20, 0.3 * self.count) else "category"
+        return "passthrough" if self.many or self.features > max(20, 0.3 * self.count) else "category"
 
 
 class _Sample:
@@ -229,7 +229,7 @@ class _Sample:
 
 def _look(kind: pa.DataType, given: str | None) -> _Range | _Values | None:
     """How to look at a column of an Arrow type, for which the user gave a kind or none."""
-    if given == "excluded":
+    if given == "passthrough":
         return None
     types = pa.types
     texts = (types.is_string, types.is_large_string, types.is_dictionary)

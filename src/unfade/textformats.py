@@ -1,0 +1,159 @@
+"""Text formats: numbers with units, dates and times of day as people write them, read and written back in the same form.
+
+A column of text has a format if all its cells agree on it: ``$1,250.00``, ``70 kg``, ``12 %``, ``31/12/2024``, ``13:30``.
+Blank cells and a single point are missing in such a column.
+"""
+
+import datetime
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+_NUMBER = re.compile(
+    r"\s*(?P<sign>[-+]?)(?P<prefix>[$€£¥₹]?[ \u00a0]?)(?P<inner>[-+]?)"
+    r"(?P<digits>\d{1,3}(?:[,'\u00a0\u202f ]\d{3})+|\d+)?(?P<fraction>\.\d*)?(?P<power>[eE][-+]?\d+)?"
+    r"(?P<suffix>[^\d.,]{0,12})"
+)
+_LABEL = re.compile(r"\s*[-+]?(0\d|\d{19})")  # leading zeros, or more digits than a number keeps
+_DAYS = (
+    "%Y-%m-%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y",
+    "%d %b %Y", "%d-%b-%Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y",
+)  # fmt: skip
+_CLOCKS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
+_MIDNIGHT = datetime.datetime(1900, 1, 1)
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+BLANKS = ("", ".")  # cells without spaces around them that are missing in a column of a format
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How the cells of a column of text are written.
+
+    kind: "number", "date" or "time"; prefix, suffix: what stands around a number; thousands: the mark between groups of
+    three digits; decimals: digits after the point; pattern: of dates and times, as `strptime` takes it; padded: whether
+    days, months and hours below ten have a leading zero. The code of a date is microseconds since 1970, of a time
+    microseconds since midnight.
+
+    >>> money = find_format(["$1,250.00", "$80.50"])
+    >>> money.parse("$1,250.00"), money.write(1300.457)
+    (1250.0, '$1,300.46')
+    >>> find_format(["31/12/2024", "01/02/2024"]).write(0.0)
+    '01/01/1970'
+    """
+
+    kind: str
+    prefix: str = ""
+    suffix: str = ""
+    thousands: str = ""
+    decimals: int = 0
+    pattern: str = ""
+    padded: bool = True
+
+    @property
+    def plain(self) -> bool:
+        """Whether cells are numbers without anything around them."""
+        return self.kind == "number" and not (self.prefix.strip() or self.suffix.strip() or self.thousands)
+
+    def parse(self, text: str) -> float | None:
+        """The code of a cell; None where the text does not have this format."""
+        if self.kind != "number":
+            return _moment(text, self.pattern)
+        parts = _NUMBER.fullmatch(text)
+        if parts is None or not (parts["digits"] or (parts["fraction"] or ".") != "."):
+            return None
+        if parts["prefix"].strip() != self.prefix.strip() or parts["suffix"].strip() != self.suffix.strip():
+            return None
+        digits = parts["digits"] or "0"
+        if marks := set(re.sub(r"\d", "", digits)):
+            if marks != {self.thousands}:
+                return None
+            digits = digits.replace(self.thousands, "")
+        return float(parts["sign"] + parts["inner"] + digits + (parts["fraction"] or "") + (parts["power"] or ""))
+
+    def write(self, code: float) -> str:
+        """The cell of a code."""
+        if self.kind != "number":
+            moment = (_MIDNIGHT if self.kind == "time" else _EPOCH) + round(code) * _MICROSECOND
+            numbers = {"%d": moment.day, "%m": moment.month, "%H": moment.hour, "%I": (moment.hour - 1) % 12 + 1}
+            pattern = self.pattern
+            for field, number in () if self.padded else numbers.items():
+                pattern = pattern.replace(field, str(number))
+            return moment.strftime(pattern)
+        text = f"{abs(code):{',' if self.thousands else ''}.{self.decimals}f}"
+        if self.thousands:
+            text = text.replace(",", self.thousands)
+        sign = "-" if code < 0 and float(text.replace(self.thousands or ",", "")) else ""
+        return f"{sign}{self.prefix}{text}{self.suffix}"
+
+
+def is_blank(text: str) -> bool:
+    """Whether a cell of a column that has a format is missing: nothing but spaces, or a single point."""
+    return text.strip() in BLANKS
+
+
+def find_format(texts: Sequence[str]) -> TextFormat | None:
+    """The format that all texts have, blank ones aside; None where there is none.
+
+    texts: different cells of a column. Numbers with leading zeros are codes, and no numbers.
+    """
+    cells = [text for text in texts if not is_blank(text)]
+    if not cells:
+        return None
+    if (number := _number_format(cells)) is not None:
+        return number
+    clocks = [TextFormat("time", pattern=clock) for clock in _CLOCKS]
+    dates = [TextFormat("date", pattern=day) for day in _DAYS]
+    both = [TextFormat("date", pattern=f"{day} {clock}") for day, clock in product(_DAYS, _CLOCKS[:2])]
+    fitting = (each for each in (*dates, *clocks, *both) if all(each.parse(cell) is not None for cell in cells))
+    if (found := next(fitting, None)) is None:
+        return None
+    return replace(found, padded=all(found.write(_code(found, cell)) == cell.strip() for cell in cells))
+
+
+def almost_numbers(texts: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
+    """The few words of a column that holds numbers otherwise: texts that may stand for missing values.
+
+    texts: different cells; counts: how often each occurs. At least nine cells in ten hold numbers of one format, and there
+    are at most three other words.
+
+    >>> almost_numbers(["1.5", "2.5", "refused"], [50, 40, 5])
+    ('refused',)
+    """
+    number = TextFormat("number")
+    others = [text for text in texts if not is_blank(text) and number.parse(text) is None]
+    share = sum(count for text, count in zip(texts, counts, strict=True) if text in others) / max(1, sum(counts))
+    return tuple(others) if 0 < len(others) <= 3 and share <= 0.1 else ()
+
+
+def _number_format(cells: Sequence[str]) -> TextFormat | None:
+    parts = [_NUMBER.fullmatch(cell) for cell in cells]
+    first = parts[0]
+    if first is None:
+        return None
+    found, powers, decimals = TextFormat("number", first["prefix"], first["suffix"].rstrip()), False, 0
+    for cell, part in zip(cells, parts, strict=True):
+        if part is None or _LABEL.match(cell):
+            return None
+        if mark := re.sub(r"\d", "", part["digits"] or "")[:1]:
+            found = replace(found, thousands=mark)
+        decimals, powers = max(decimals, len(part["fraction"] or ".") - 1), powers or bool(part["power"])
+    if any(found.parse(cell) is None for cell in cells):
+        return None
+    return replace(found, decimals=max(decimals, 6) if powers else decimals)
+
+
+def _code(found: TextFormat, cell: str) -> float:
+    code = found.parse(cell)
+    assert code is not None
+    return code
+
+
+def _moment(text: str, pattern: str) -> float | None:
+    try:
+        moment = datetime.datetime.strptime(text.strip(), pattern)
+    except ValueError:
+        return None
+    start = _EPOCH if "%d" in pattern else _MIDNIGHT
+    return (moment - start) / _MICROSECOND
