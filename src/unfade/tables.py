@@ -288,8 +288,9 @@ def _suspect_words(series: Any, values: Sequence[Any]) -> str:
         return ""
     options = " ".join(f"--missing {shlex.quote(word)}" for word in words)
     cells = sum(counts[word] for word in words)
+    count = f"{cells} cells" if cells > 1 else "1 cell"
     return (
-        f"it holds numbers but for {', '.join(map(repr, words))} ({cells} cells), so it is taken for text. If that stands "
+        f"it holds numbers but for {', '.join(map(repr, words))} ({count}), so it is taken for text. If that stands "
         f"for missing values, give missing={list(words)} ({options})"
     )
 

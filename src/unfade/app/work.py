@@ -118,7 +118,7 @@ def _facts(table: Any, name: str) -> ColumnFacts:
         (column,) = open_container(table.select([name]))[1].columns
     except UnfadeError as error:
         return ColumnFacts(name, "passthrough", missing, one_line(error))
-    return ColumnFacts(name, column.kind, missing)
+    return ColumnFacts(name, column.kind, missing, column.reason and f"Column {name!r}: {column.reason}.")
 
 
 @dataclass(frozen=True)
