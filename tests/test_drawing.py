@@ -6,6 +6,7 @@ import torch
 from conftest import small_table
 from torch.distributions import Independent
 
+from unfade import Recoverer
 from unfade.conditionals import Cells, Conditional
 from unfade.corruption import GaussianNoise
 from unfade.drawing import draw_blocks, mean_blocks
@@ -88,3 +89,14 @@ def test_members_take_turns():
     [(_, mean)] = list(mean_blocks(ensemble, NOTHING, torch.arange(1), 30, seed=0))
     assert float(mean) == pytest.approx(10, abs=0.1)
     assert float(ensemble.noise) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5, 7])
+def test_a_row_has_the_same_draws_at_any_place_of_a_narrow_table(columns):
+    """Libraries multiply matrices of a few columns in pieces whose results depend on the place of a row."""
+    rng = np.random.default_rng(columns)
+    Y = rng.normal(size=(300, 2)) @ rng.normal(size=(2, columns)) + 0.3 * rng.normal(size=(300, columns))
+    Y[rng.random(Y.shape) < 0.3] = np.nan
+    rec = Recoverer(members=1, max_steps=30, refine=5, random_state=0, verbose=0).fit(Y)
+    rows = rng.permutation(300)[:150]
+    assert np.array_equal(rec.sample(Y[rows], 20, row_ids=rows).values, rec.sample(Y, 20).values[:, rows])

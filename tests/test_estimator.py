@@ -34,9 +34,47 @@ def test_noisy_cells_are_denoised(table):
 
 def test_learned_noise_is_in_the_users_units(table):
     assert quick(noise="learn", scaling="joint-variance").fit(table).noise_ > 0
-    by_column = quick(noise="learn-by-column").fit(table * [1, 10, 100, 1000]).noise_
-    assert by_column.shape == (4,)
-    assert by_column[3] > 100 * by_column[0]
+    with pytest.warns(DataNotice, match=r"noise of 0, 1, 2, 3 cannot be told .*noise=\{0"):  # after so few steps
+        assert quick(noise="learn").fit(table).noise_ == 0
+
+
+def sensors(rows=400):
+    """Two columns of noise .5 and 2 that explain each other, one without noise that nothing explains."""
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=rows)
+    clean = np.stack([20 + 5 * common, 1000 - 20 * common, rng.normal(size=rows)], 1)
+    Y = clean + [0.5, 2.0, 0.0] * rng.normal(size=clean.shape)
+    Y[rng.random(Y.shape) < 0.1] = np.nan
+    return clean, Y
+
+
+def test_noise_is_learned_per_column_and_not_given_to_columns_that_nothing_explains():
+    clean, Y = sensors()
+    with pytest.warns(DataNotice, match="noise of 2 cannot be told"):
+        rec = Recoverer(noise="learn", members=1, max_steps=700, refine=5, random_state=0, verbose=0).fit(Y)
+    assert rec.noise_[0] == pytest.approx(0.5, rel=0.5)
+    assert rec.noise_[1] == pytest.approx(2, rel=0.5)
+    assert rec.noise_[2] == 0
+    seen = ~np.isnan(Y)
+    found = rec.transform(Y)
+    assert np.array_equal(found[seen[:, 2], 2], Y[seen[:, 2], 2])
+    for column in (0, 1):  # cleaned cells are nearer to the truth than those given
+        error, left = (np.abs(x[:, column] - clean[:, column])[seen[:, column]].mean() for x in (found, Y))
+        assert error < left
+
+
+def test_noise_by_name_is_of_those_columns_alone(tmp_path):
+    frame = pd.DataFrame(sensors()[1], columns=["temp", "pressure", "other"])
+    rec = Recoverer(noise={"temp": 0.5, "pressure": "learn"}, max_steps=600, members=1, refine=5, verbose=0).fit(frame)
+    assert rec.noise_[0] == pytest.approx(0.5)
+    assert 1 < rec.noise_[1] < 4
+    assert rec.noise_[2] == 0
+    rec.save(tmp_path / "m")
+    assert np.allclose(Recoverer.load(tmp_path / "m").noise_, rec.noise_)
+    with pytest.raises(InvalidData, match="noise names 'hum', which is no column"):
+        quick(noise={"hum": 1.0}).fit(frame)
+    with pytest.raises(InvalidData, match="must be a number or 'learn'"):
+        quick(noise={"temp": "much"}).fit(frame)
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
@@ -236,7 +274,7 @@ def test_progress_is_shown_or_not(table, capfd, monkeypatch):
 
 def test_dtypes_come_back_where_the_values_fit(table):
     frame = pd.DataFrame(table, columns=list("abcd")).assign(n=range(len(table)), flag=[True, False] * (len(table) // 2))
-    frame["single"] = frame["a"].fillna(0).astype("float32")
+    frame["single"] = frame["a"].fillna(frame["a"].mean()).astype("float32")
     frame["Int"] = pd.array([1, None, 3, 4] * (len(table) // 4), dtype="Int64")
     out = quick().fit_transform(frame)
     assert [str(out[name].dtype) for name in ("n", "flag", "single", "Int")] == ["int64", "bool", "float32", "Int64"]

@@ -30,7 +30,7 @@ def test_draws_after_loading_are_equal_bit_for_bit(tmp_path, method):
         {"noise": "infer", "method": "tae-paper"},
         {"settings": {"posterior": "bound"}},
         {"settings": {"posterior": "predictive"}, "refine": 20},
-        {"noise": "learn-by-column"},
+        {"noise": "learn-shared"},
     ],
 )
 def test_special_parts_are_stored(tmp_path, settings):

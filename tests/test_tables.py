@@ -381,7 +381,7 @@ def test_skewed_positive_columns_are_modelled_by_their_logarithms(tmp_path):
 
 def test_noise_is_in_the_units_of_the_data_so_that_nothing_is_logged():
     _, holed = skewed_table()
-    for noise in (5.0, "learn", [1.0, 0.0, 0.0]):
+    for noise in (5.0, "learn-shared", [1.0, 0.0, 0.0]):
         rec = Recoverer(noise=noise, max_steps=3, refine=5, random_state=0, verbose=0).fit(holed)
         assert not rec.space_.scaling.logged[0]
 
@@ -507,14 +507,14 @@ def test_decimals_are_filled_to_their_last_place():
 
 
 def test_noise_is_learned_beside_columns_that_carry_none(mixed):
-    rec = quick(noise="learn").fit(mixed)
+    rec = quick(noise="learn-shared").fit(mixed)
     assert all(bool(member.decoder.offset.isfinite()) for member in rec.posterior_.each)
     level = dict(zip(mixed.columns, rec.noise_, strict=True))
     assert level["size"] > 0
     assert level["sick"] == level["town"] == level["day"] == 0
 
 
-@pytest.mark.parametrize("noise", [0.3, "learn", "learn-by-column"])
+@pytest.mark.parametrize("noise", [0.3, "learn-shared"])
 def test_noise_is_not_meant_of_dates(mixed, noise, tmp_path):
     rec = quick(noise=noise).fit(mixed)
     clean = rec.transform(mixed)
@@ -621,7 +621,7 @@ def test_noise_that_nothing_carries_is_none():
     frame = pd.DataFrame({"a": rng.random(60) < 0.5, "b": np.array(["x", "y", "z"])[rng.integers(0, 3, 60)]})
     frame["t"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 10**9, 60), unit="s")
     frame.loc[::7, "b"] = None
-    for noise in ("learn", "learn-by-column"):
+    for noise in ("learn", "learn-shared"):
         check_filled(frame, quick(noise=noise).fit_transform(frame))
     with pytest.raises(InvalidData, match="needs numbers of one unit"):
         quick(noise="learn-by-value").fit(frame[["t"]].assign(x=1.5 + np.arange(60) / 7))

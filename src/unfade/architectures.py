@@ -137,6 +137,7 @@ AnyArchitecture = Architecture | ConvArchitecture
 PAPER = Architecture()
 
 
+_WEIGHTS = 2_000_000  # of the first layer of networks for wide data, half of them
 LARGE = (32, 48, 64, 64)  # channels of the stronger convolutional networks
 NETWORKS = ("auto", "full", "conv", "conv-large")
 
@@ -151,12 +152,17 @@ def network_for(network: str, event_shape: Sequence[int]) -> str:
     if network == "auto":
         large = len(event_shape) in (2, 3) and min(event_shape[:2]) >= 32 and event_shape[0] * event_shape[1] > 64 * 64
         return "conv-large" if large else "full"
-    if network != "full" and len(event_shape) not in (2, 3):
+    if network != "full" and not is_image(event_shape):
         raise InvalidData(
             f"network {network!r} is for images, (samples, height, width) or (samples, height, width, channels), got "
             f"samples of shape {tuple(event_shape)}. Signals are images of height 1: (samples, 1, time, channels)."
         )
     return network
+
+
+def is_image(event_shape: Sequence[int]) -> bool:
+    """Whether samples are images, (height, width) or (height, width, channels), or series as images of height 1."""
+    return len(event_shape) in (2, 3)
 
 
 def image_of(event_shape: Sequence[int]) -> tuple[int, int, int]:
@@ -172,7 +178,8 @@ def conv_architecture(network: str, event_shape: Sequence[int], decoder_sees: bo
 
 def architecture_for(samples: int, features: int, bounded: bool = False) -> Architecture:
     """Sizes from the data: small nets for small tables, the paper's width for images and wide tables."""
-    if features > 100:
-        return Architecture(latent=32, skip=True, bounded=bounded)
+    if features > 100:  # of very wide data as many units as keep each layer within some millions of weights
+        units = max(16, min(400, _WEIGHTS // features))
+        return Architecture(latent=32, hidden=(units, units), skip=True, bounded=bounded)
     units, latent = (64, 8) if samples < 600 else (128, 16)
     return Architecture(latent=min(latent, 2 * features), hidden=(units, units), skip=True, bounded=bounded)

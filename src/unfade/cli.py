@@ -79,21 +79,28 @@ def _main(
 
 
 def _noise(text: str) -> Any:
-    """none, one of those that are learned, infer, one number, or one a column with commas between."""
+    """none, one of those that are learned, infer, one number, one a column with commas between, or by name."""
     if text.lower() == "none":
         return None
-    if text in ("learn", "learn-by-column", "learn-by-value", "infer"):
+    if text in ("learn", "learn-by-column", "learn-shared", "learn-by-value", "infer"):
         return text
     try:
+        if "=" in text:
+            pairs = [_split(part, "=", "--noise", "temp=0.5,hum=learn") for part in text.split(",")]
+            return {name: level if level == "learn" else float(level) for name, level in pairs}
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
         raise InvalidData(
-            f"--noise takes none, learn, learn-by-column, learn-by-value or numbers such as 0.3 or 0.1,0.2, got {text!r}."
+            f"--noise takes none, learn, learn-shared, learn-by-value, numbers such as 0.3 or 0.1,0.2, or levels by column "
+            f"such as temp=0.5,hum=learn, got {text!r}."
         ) from None
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-Noise = Annotated[str, typer.Option(help="none, learn, learn-by-column, learn-by-value, a number, one a column, or infer.")]
+Noise = Annotated[
+    str,
+    typer.Option(help="none, learn (per column), learn-shared, learn-by-value, infer, 0.3, or temp=0.5,hum=learn."),
+]
 Method = Annotated[str, typer.Option(help="tae, mvae, miwae or tae-paper (slow: 500,000 steps).")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Kind of a column: zip=category or note=passthrough.")]
 Bounds = Annotated[list[str] | None, typer.Option(help="Least and largest value of a column, age=0:120, or of all, 0:1.")]

@@ -61,6 +61,24 @@ class Corruption(nn.Module, ABC):
         """A mask of features that takes no feature without those it belongs to (the values of one category)."""
         return mask
 
+    @property
+    @abstractmethod
+    def by_entry(self) -> bool:
+        """Whether each entry has a level of its own."""
+
+    @property
+    @abstractmethod
+    def searched(self) -> Tensor:
+        """Entries whose level is, or was, to be found."""
+
+    @abstractmethod
+    def forget_noise(self, of: Tensor | None = None) -> None:
+        """From now on entries are seen without error, all of them or some."""
+
+    @abstractmethod
+    def set_level(self, level: Tensor) -> None:
+        """Take a noise level as found."""
+
     @abstractmethod
     def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:
         """Simulate: observations of `clean` where only the entries `observed` are seen."""
@@ -86,7 +104,8 @@ class GaussianNoise(Corruption):
     """Entries go missing; the seen ones carry Gaussian noise: y = x + std * eps where observed.
 
     std: one number, or one an entry; where it is 0 the seen values are the clean ones (no noise at all).
-    With `learn` it is where the search for the noise level starts. exact: entries without noise, whatever `std` says.
+    With `learn` it is where the search for the noise level starts, in all entries or in those that it marks. exact: entries
+    without noise, whatever `std` says.
 
     >>> noise = GaussianNoise(0.5)
     >>> y = Observations(torch.tensor([[2.0, 0.0]]), torch.tensor([[True, False]]))
@@ -95,7 +114,7 @@ class GaussianNoise(Corruption):
     tensor([[1., 0.]])
     """
 
-    def __init__(self, std: Tensor | float = 0.0, learn: bool = False, exact: Tensor | None = None):
+    def __init__(self, std: Tensor | float = 0.0, learn: bool | Tensor = False, exact: Tensor | None = None):
         super().__init__()
         std = torch.as_tensor(std, dtype=torch.float32)
         none = std < 1e-15  # smaller ones would vanish when squared in single precision
@@ -104,7 +123,10 @@ class GaussianNoise(Corruption):
         # A level shared by all samples must learn ten times faster than the networks; Adam's steps are of
         # one size in each parameter, so the parameter is the logarithm in tens.
         log_std = torch.where(none, 1.0, std).log() / 10
-        self.log_std_tens = nn.Parameter(log_std, requires_grad=learn)
+        some = isinstance(learn, Tensor)
+        self.log_std_tens = nn.Parameter(log_std, requires_grad=some or bool(learn))
+        self.register_buffer("known", ~learn if isinstance(learn, Tensor) else None, persistent=False)
+        self.known: Tensor | None
 
     @property
     def learned(self) -> bool:
@@ -114,7 +136,29 @@ class GaussianNoise(Corruption):
     @property
     def std(self) -> Tensor:
         """The noise level; 0 where there is no noise."""
-        return torch.where(self.exact, 0.0, (10 * self.log_std_tens).exp())
+        log_std = self.log_std_tens
+        some = log_std if self.known is None else torch.where(self.known, log_std.detach(), log_std)
+        return torch.where(self.exact, 0.0, (10 * some).exp())
+
+    @property
+    def by_entry(self) -> bool:
+        """Whether each entry has a level of its own."""
+        return self.log_std_tens.numel() > 1
+
+    @property
+    def searched(self) -> Tensor:
+        """Entries whose level is, or was, to be found."""
+        return ~self.exact if self.known is None else ~self.exact & ~self.known
+
+    def forget_noise(self, of: Tensor | None = None) -> None:
+        """From now on entries are seen without error, all of them or some."""
+        self.exact = self.exact | (torch.ones_like(self.exact) if of is None else of)
+        self.pins = bool(self.exact.any())
+
+    @torch.no_grad()
+    def set_level(self, level: Tensor) -> None:
+        """Take a noise level as found."""
+        self.log_std_tens.copy_(torch.where(self.exact, self.log_std_tens, level.clamp(min=1e-15).log() / 10))
 
     def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:
         """y = x + std * eps where observed."""

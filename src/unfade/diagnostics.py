@@ -16,6 +16,7 @@ from unfade.errors import InvalidData
 from unfade.linear import factor_analysis, linear_posterior
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
+from unfade.recording import TOLD
 from unfade.scores import crps
 from unfade.tables import Column, Container, open_container
 
@@ -140,14 +141,14 @@ class ColumnNoise:
 
     @property
     def told(self) -> bool:
-        """Whether the level means anything: the rest of the row must explain a part of the column."""
-        return self.explained >= 0.1
+        """Whether the level means anything: the rest of the row must explain half of the column."""
+        return self.explained >= TOLD
 
     def __str__(self) -> str:
         level = f"{self.column}: sd {self.sd:.4g} (between {self.low:.4g} and {self.high:.4g})"
         if self.told:
             return f"{level}, the rest of the row explains {self.explained:.0%} of the column"
-        return f"{level}: cannot be told, as nothing else explains this column; it was hardly denoised"
+        return f"{level}: cannot be told, as the rest of the row explains little of this column"
 
 
 def noise_report(recoverer: Any, X: Any, seed: int = 0) -> list[ColumnNoise]:
@@ -181,7 +182,7 @@ def column_noise(cells: HeldOut, recoverer: Any) -> list[ColumnNoise]:
         spread, count = float(np.nanstd(cells.seen[:, i])), int(here.sum())
         explained = 1 - (left / spread) ** 2 if spread > 0 else 0.0
         reach = 1.96 / np.sqrt(2 * count)
-        low = levels[i] * max(0.0, 1 - reach) if explained >= 0.1 else 0.0
+        low = levels[i] * max(0.0, 1 - reach) if explained >= TOLD else 0.0
         name = cells.kinds[i].name if cells.kinds else int(i)
         found.append(ColumnNoise(name, float(levels[i]), float(low), max(left, levels[i] * (1 + reach)), explained))
     return found

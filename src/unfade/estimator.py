@@ -26,6 +26,7 @@ from unfade.architectures import (
     architecture_for,
     conv_architecture,
     image_of,
+    is_image,
     network_for,
 )
 from unfade.cells import HeldOut
@@ -40,8 +41,9 @@ from unfade.observations import Observations, as_observations
 from unfade.packing import packed, unpacked
 from unfade.progress import progress_bar
 from unfade.recipes import Task, predicts
-from unfade.recording import recording
+from unfade.recording import named_noise, recording
 from unfade.spaces import ModelSpace
+from unfade.support import SupportGap, describe_gaps, fill_gaps, fill_gaps_with_means, find_gaps
 from unfade.tables import TEMPORAL, Column, Container, Missing, open_container
 from unfade.training import FEW_STEPS, OnStep, TrainingConfig
 from unfade.watching import Split, widths
@@ -56,11 +58,14 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     method : {"tae", "tae-paper", "mvae", "miwae"}
         How the posterior is trained.
-    noise : None, float, array of one number a column, "learn", "learn-by-column", "learn-by-value" or "infer"
-        Noise of the observed cells, in the units of the data. None: they are exact and come back as
-        they went in. "learn": one level relative to each column's scale. Categories, truth values, and dates
-        unless it is one number a column, carry none. "learn-by-value": sd = a + b x^2 for data of
-        one unit, as of depth sensors. "infer" (`tae-paper` only): one level a sample, q(beta|z,y,alpha).
+    noise : None, float, array of one number a column, dict, "learn", "learn-shared", "learn-by-value" or "infer"
+        Standard deviation of the noise of the observed cells, in the units of the data. None: they are exact and come back
+        as they went in. ``{"temp": 0.5, "hum": "learn"}``: by column, the others exact. "learn": one level per column; a
+        column of which others explain less than half is taken as exact, as its noise cannot be told from its own spread.
+        With a joint scaling "learn" is one level for all entries. "learn-shared": one level relative to each column's
+        scale. Categories, booleans, and dates unless it is one number a column, carry none. "learn-by-value":
+        sd = a + b x^2 for data of one unit, as of depth sensors. "infer" (`tae-paper` only): one level per sample,
+        q(beta|z,y,alpha).
     kinds : dict or None
         Kinds of columns of a frame by name, where they are not as found: "number", "whole", "boolean", "date", "time",
         "duration", "ordered", "category", or "passthrough" (comes back as it is, unused).
@@ -128,6 +133,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     histories_ : list of History, one a stage
     widths_ : Tensor or None
         By how much draws of each feature were made wider, (features,).
+    support_gaps_ : list of SupportGap
+        Missing cells outside the support of the observed ones, which no held-out cell can judge.
     held_out_ : HeldOut or None
         Observed cells that training held out, and draws of what would be observed there; None where it held out none.
 
@@ -207,14 +214,18 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         scaling = self.scaling
         if scaling == "auto":
             scaling = "joint-variance" if conv or growing else "variance"
+        noise = named_noise(self.noise, container.names or range(obs.event_shape[0]), "joint" in str(scaling))
         if growing and scaling != "joint-variance":
             raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
         images = conv is not None
-        space = model_space(obs, container.columns or (), scaling, self.noise, self.bounds, mixed, images)
+        space = model_space(obs, container.columns or (), scaling, noise, self.bounds, mixed, images)
         say_what_is_odd(obs, space, container.columns or (), noisy=self.noise is not None)
         say_what_is_left(container, self.kinds)
+        gaps = find_gaps(obs, container.columns or ())
+        _warn_of_gaps(gaps, container.columns or ())
         members = self._members(space.features)
-        corruption, settings = self._corruption(space, container.columns or ())
+        corruption, settings = self._corruption(noise, space, container.columns or ())
+        searched = corruption.searched.clone() if corruption.learned else torch.zeros(1, dtype=torch.bool)
         architecture = conv or self._fully_connected(len(obs), space)
         predictive, pixels = self._predicts(architecture, space), space.features if images else None
         config = self.training or training_for(self.method, members, len(obs), pixels, predictive)
@@ -229,6 +240,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
             linear=self.method == "tae" and not (self.settings or self.architecture or space.limited or growing),
             ends=space.ends,
+            image=image_of(obs.event_shape) if is_image(obs.event_shape) else None,
+            pixels=space.numbers,
         )
         if checkpoint is not None:
             said = {**self.get_params(deep=False), "random_state": seed, "verbose": 0, "device": self._device().type}
@@ -241,10 +254,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             for stage, history in enumerate(task.histories, 1):
                 print(f"stage {stage}: {history}", file=sys.stderr)
         _say_how_it_ended(task)
+        _warn_of_untold_noise(searched & task.corruption.exact.cpu(), space, container.columns or ())
         self.seed_, self.space_, self.posterior_, self.columns_ = seed, space, posterior, container.columns
         self.architecture_, self.histories_, self.interrupted_ = task.architecture, task.histories, task.interrupted
         self.noise_, self.noise_law_ = self._noise_in_units(), self._noise_law()
-        self.widths_, self.held_out_ = None, None
+        self.widths_, self.held_out_, self.support_gaps_ = None, None, gaps
         if task.split is not None and task.predicted is not None and posterior is not None:
             noise, held = copy.deepcopy(posterior.each[0].corruption).cpu(), task.split.held
             measured = space.measured(obs[task.split.rows.cpu()]).to(held.observed.device)
@@ -266,7 +280,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             mean_blocks if self.space_.straight and self.fill == "mean" else draw_blocks,
             seed=self.seed_, refine=self._refine(), draws=16 if isinstance(self.architecture_, ConvArchitecture) else 100,
         )  # fmt: skip
-        self._fill(means[None], obs, container, rows, blocks, central=True)
+        self._fill(means[None], obs, container, rows, blocks, self.seed_, central=True)
         return container.wrap(means)
 
     def sample(
@@ -298,7 +312,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if draws.shape != shape or not np.issubdtype(draws.dtype, np.floating):
             raise InvalidData(f"out must hold floating-point numbers of shape {shape}, got {draws.dtype} {draws.shape}.")
         drawn = partial(draw_blocks, draws=n_draws, seed=seed, refine=self._refine(refine), widths=self.widths_)
-        self._fill(draws, obs, container, rows, drawn)
+        self._fill(draws, obs, container, rows, drawn, seed)
         return Draws(draws, container, container.reorder(obs.observed.numpy().astype(float)) == 1)
 
     def diagnose(self, X: Any) -> Any:
@@ -448,18 +462,25 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         return obs, container
 
-    def _corruption(self, space: ModelSpace, columns: Sequence[Column]) -> tuple[Corruption, dict[str, Any]]:
+    def _corruption(self, given: Any, space: ModelSpace, columns: Sequence[Column]) -> tuple[Corruption, dict[str, Any]]:
         """The noise in model space, and the method's settings with what follows from it."""
         settings = dict(self.settings or {})
         sure = torch.tensor([column.kind in TEMPORAL for column in columns]) if columns else None
-        if isinstance(self.noise, str) and self.noise == "infer":
+        if isinstance(given, str) and given == "infer":
             if self.method != "tae-paper":
                 raise InvalidData(f"noise='infer' belongs to method 'tae-paper', got {self.method!r}. Use noise='learn'.")
             return recording(1.0, space, sure), {**settings, "infer_noise": True}  # the level comes from q(beta|z,y)
-        return recording(self.noise, space, sure), settings
+        return recording(given, space, sure), settings
 
     def _fill(
-        self, out: np.ndarray, obs: Observations, container: Container, rows: Tensor, blocks: Any, central: bool = False
+        self,
+        out: np.ndarray,
+        obs: Observations,
+        container: Container,
+        rows: Tensor,
+        blocks: Any,
+        seed: int,
+        central: bool = False,
     ) -> None:
         """Write into `out` (draws, samples, *event), some rows at a time: what is known, and what the model says.
 
@@ -476,19 +497,25 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             todo = (
                 (open_.any(1) | ~entered.observed[:, len(exact) :].all(1)).nonzero().flatten()
             )  # rows that need the model
-            for where, values in blocks(self.posterior_, entered[todo], rows[start : start + height][todo]):
-                drawn = (values if values.ndim == 3 else values[None]).cpu()
+            keys = rows[start : start + height][todo]
+            for where, values in blocks(self.posterior_, entered[todo], keys):
+                drawn, given = (values if values.ndim == 3 else values[None]).cpu(), part[todo[where]]
                 if central:
-                    said = self.space_.leave(drawn, part[todo[where]], exact).numpy()
+                    clean = self.space_.leave(drawn, given, exact)
+                    if values.ndim == 3:
+                        fill_gaps(self.support_gaps_, clean, given.observed, keys[where], seed)
+                    else:
+                        fill_gaps_with_means(self.support_gaps_, clean[0], given.observed)
+                    said = clean.numpy()
                     centre = torch.from_numpy(middle(said, self.columns_, self.fill == "median"))
                     if self.columns_ is not None:
-                        keep = part.observed[todo[where]]
-                        centre = torch.where(keep, centre, self.space_.possible(centre))
+                        centre = torch.where(given.observed, centre, self.space_.possible(centre))
                     target[0, todo[where].numpy()] = container.reorder(centre.numpy())
                     continue
                 for first in range(0, len(drawn), 16):  # a few draws at a time: in double precision they take much more
-                    said = self.space_.leave(drawn[first : first + 16], part[todo[where]], exact).numpy()
-                    target[first : first + 16, todo[where].numpy()] = container.reorder(said)
+                    clean = self.space_.leave(drawn[first : first + 16], given, exact)
+                    fill_gaps(self.support_gaps_, clean, given.observed, keys[where], seed, first)
+                    target[first : first + 16, todo[where].numpy()] = container.reorder(clean.numpy())
 
     def _held_out(
         self, split: Split, clean: Tensor, noise: Corruption, obs: Observations, container: Container
@@ -561,12 +588,44 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return device
 
 
+def _warn_of_gaps(gaps: Sequence[SupportGap], columns: Sequence[Column]) -> None:
+    """A notice, to the caller's caller, of missing cells about which the data say nothing."""
+    if gaps:
+        listed = describe_gaps(gaps, columns)
+        warnings.warn(
+            f"{'; '.join(listed[:5])}{' and others' if len(listed) > 5 else ''}: these cells are filled from the rows "
+            "nearest to that edge, which the data can neither support nor refute. Leave out what does not apply there.",
+            DataNotice,
+            stacklevel=3,
+        )
+
+
+def _warn_of_untold_noise(untold: Tensor, space: ModelSpace, columns: Sequence[Column]) -> None:
+    """A notice, to the caller's caller, of columns whose noise was to be learned and cannot be told."""
+    entries = space.numbers[untold.expand(space.features)[: len(space.numbers)]].tolist()
+    if entries:
+        names = [columns[i].name if columns else i for i in entries]
+        warnings.warn(
+            f"The noise of {', '.join(map(repr, names[:10]))} cannot be told from the column's own spread, as others "
+            "explain less than half of it: observed cells are left as they are. If you know the level, give "
+            f"noise={{{names[0]!r}: 0.1, ...}} (--noise '{names[0]}=0.1,...').",
+            DataNotice,
+            stacklevel=3,
+        )
+
+
 def _say_how_it_ended(task: Task) -> None:
     """A notice, to the caller's caller, where training was cut short."""
     taken = sum(history.steps[-1] for history in task.histories if history.steps)
     late = any(history.ended.startswith("out of time") for history in task.histories)
     if task.interrupted:
         warnings.warn("Training was interrupted: what it had reached is kept.", DataNotice, stacklevel=3)
+    elif task.simple:
+        said = (
+            f"Networks predict held-out cells worse than {task.simple}, which is given in their place: expect wide "
+            f"intervals. They took {taken} steps{'; give max_seconds more' if late else ''}."
+        )
+        warnings.warn(said, DataNotice, stacklevel=3)
     elif late and taken < FEW_STEPS:
         said = f"Time was up after {taken} steps: after fewer than {FEW_STEPS} draws mean little. Give max_seconds more."
         warnings.warn(said, DataNotice, stacklevel=3)

@@ -12,7 +12,8 @@ from torch.distributions import Independent
 
 from unfade.conditionals import Cells, Conditional
 from unfade.corruption import Corruption
-from unfade.models import PosteriorLVM
+from unfade.models import Ensemble, PosteriorLVM
+from unfade.networks import product
 from unfade.observations import Observations
 
 Factors = tuple[Tensor, Tensor, Tensor]  # loadings (features, factors), means and variances of what is left (features,)
@@ -46,7 +47,7 @@ class LinearDecoder(Conditional):
 
     def forward(self, *condition: Tensor) -> Independent:
         """z: (..., factors)."""
-        loc = condition[0] @ self.loadings.T + self.mean
+        loc = product(condition[0], self.loadings.T) + self.mean
         return Independent(Cells(loc, self.variance.sqrt().expand(loc.shape)), 1, validate_args=False)
 
 
@@ -71,9 +72,9 @@ def latent_moments(y: Tensor, seen: Tensor, loadings: Tensor, mean: Tensor, vari
     precise = loadings / variance[:, None]
     outer = (precise[:, :, None] * loadings[:, None, :]).flatten(1)
     eye = torch.eye(loadings.shape[1], dtype=y.dtype, device=y.device)
-    covariance = torch.linalg.inv((seen @ outer).unflatten(-1, eye.shape) + eye)
+    covariance = torch.linalg.inv(product(seen, outer).unflatten(-1, eye.shape) + eye)
     covariance = (covariance + covariance.mT) / 2
-    return (covariance @ ((seen * (y - mean)) @ precise)[..., None])[..., 0], covariance
+    return (covariance @ product(seen * (y - mean), precise)[..., None])[..., 0], covariance
 
 
 def linear_posterior(factors: Factors, corruption: Corruption) -> PosteriorLVM:
@@ -84,9 +85,14 @@ def linear_posterior(factors: Factors, corruption: Corruption) -> PosteriorLVM:
     return posterior.requires_grad_(False).eval()
 
 
-def blank_factors(features: int) -> Factors:
+def is_linear(posterior: Ensemble | None) -> bool:
+    """Whether draws come from the linear model."""
+    return posterior is not None and isinstance(getattr(posterior.each[0], "decoder", None), LinearDecoder)
+
+
+def blank_factors(features: int, factors: int | None = None) -> Factors:
     """Factors of the right shapes, to be filled in."""
-    return torch.zeros(features, factors_for(features)), torch.zeros(features), torch.ones(features)
+    return torch.zeros(features, factors or factors_for(features)), torch.zeros(features), torch.ones(features)
 
 
 def factors_for(features: int) -> int:

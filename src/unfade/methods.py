@@ -5,9 +5,10 @@ import inspect
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import nn
 
 from unfade import recipes
 from unfade.architectures import PAPER, AnyArchitecture, Architecture, ConvArchitecture
@@ -15,8 +16,10 @@ from unfade.corruption import Corruption
 from unfade.errors import InvalidData
 from unfade.linear import linear_posterior, resampled_factors
 from unfade.models import Ensemble, PosteriorLVM
-from unfade.observations import Observations
+from unfade.observations import Observations, by_columns, variance
 from unfade.recipes import NARROW, Recipe, Stage, Task
+from unfade.recording import TOLD
+from unfade.simple import NearestPixels, marginals
 from unfade.training import History, TrainingConfig, train_many
 from unfade.watching import train_watched
 
@@ -24,6 +27,7 @@ DEFAULT_TRAINING = TrainingConfig()
 IMAGE_TRAINING = TrainingConfig(batch_size=8, learning_rate=1e-3)
 IMAGE_PIXELS = 640_000  # of a batch: two of 640 x 480, which is some gigabytes of maps
 LINEAR_MEMBERS, LINEAR_TOLERANCE, LINEAR_CELLS = 16, 1.01, 200_000  # of the linear model that small tables are also given
+SIMPLE_TOLERANCE = 1.02  # of CRPS: networks that are further behind a simple method on held-out cells are not given
 PAPER_TRAINING = TrainingConfig(steps=500_000, batch_size=20, learning_rate=2e-4, decay=0.0)
 
 
@@ -93,8 +97,8 @@ def fit_method(name: str, task: Task, settings: dict[str, Any]) -> PosteriorLVM:
 def fit_ensembles(name: str, tasks: Sequence[Task], settings: dict[str, Any], members: int) -> list[Ensemble]:
     """For each task as many posteriors as one, all side by side; they differ in their seeds.
 
-    Where a task allows it and a linear model predicts held-out cells as well, it takes the place of the networks. A task
-    keeps the histories of its first member.
+    Where a task allows it and a linear model predicts held-out cells as well, it takes the place of the networks; so does
+    a simple method where they predict held-out cells worse. A task keeps the histories of its first member.
     """
     alike = [
         replace(task, corruption=copy.deepcopy(task.corruption), seed=task.seed + 100 * member, histories=[])
@@ -103,12 +107,15 @@ def fit_ensembles(name: str, tasks: Sequence[Task], settings: dict[str, Any], me
         for task in tasks
         for member in range(members)
     ]
+    learned = [task.corruption.learned for task in tasks]
     posteriors = fit_many(name, alike, [settings] * len(alike))
     parts = [posteriors[first : first + members] for first in range(0, len(alike), members)]
-    return [
-        Ensemble((task.linear and members > 1 and _linear_instead(task, part[0].corruption)) or part)
-        for task, part in zip(tasks, parts, strict=True)
-    ]
+    found: list[Ensemble] = []
+    for task, part, noise_learned in zip(tasks, parts, learned, strict=True):
+        corruption = part[0].corruption
+        instead = _linear_instead(task, corruption) if task.linear and members > 1 else None
+        found.append(Ensemble(_simple_instead(task, corruption, noise_learned) or instead or part))
+    return found
 
 
 def _linear_instead(task: Task, corruption: Corruption) -> list[PosteriorLVM] | None:
@@ -136,6 +143,31 @@ def _linear_instead(task: Task, corruption: Corruption) -> list[PosteriorLVM] | 
     said = f"{which}: CRPS of held-out cells {linear_score:.4f} by the linear model, {score:.4f} by networks"
     task.histories.append(History(seconds=time.monotonic() - started, ended=said))
     return found
+
+
+def _simple_instead(task: Task, corruption: Corruption, learned: bool) -> list[nn.Module] | None:
+    """The nearest pixels of images, or else marginals, if what was trained predicts held-out cells worse than they do."""
+    split, by_trained, started = task.split, task.predicted, time.monotonic()
+    if split is None or by_trained is None:
+        return None
+    untold = copy.deepcopy(corruption)
+    if learned:  # a level that was found by what does worse than a simple method says nothing
+        untold.forget_noise()
+    name = "independent columns" if task.image is None else "the nearest pixel"
+    simple: nn.Module = (
+        marginals(split.seen, untold)
+        if task.image is None
+        else NearestPixels(task.image, task.pixels, untold).to(split.given.values).learn(split.given, split.held)
+    )
+    predicted = split.predict([cast(PosteriorLVM, simple)])
+    simple_score = split.crps(predicted, untold)
+    score = split.crps(by_trained.to(predicted.device), corruption)
+    if score <= SIMPLE_TOLERANCE * simple_score:
+        return None
+    task.predicted, task.simple = predicted.cpu(), name
+    said = f"{name}, not networks: CRPS of held-out cells {simple_score:.4f} by {name}, {score:.4f} by networks"
+    task.histories.append(History(seconds=time.monotonic() - started, ended=said))
+    return [simple if task.image is not None else marginals(task.obs, untold)]
 
 
 def fit_many(name: str, tasks: Sequence[Task], settings: Sequence[dict[str, Any]]) -> list[PosteriorLVM]:
@@ -168,6 +200,27 @@ def _train(tasks: Sequence[Task], stages: Sequence[Stage]) -> None:
         histories = [[history] for history in train_many(runs, first.on_step, checkpoint=first.checkpoint)]
     for task, found in zip(tasks, histories, strict=True):
         task.keep(found)
+    if stages[0].finds_noise:
+        for together in {id(task.obs): [other for other in tasks if other.obs is task.obs] for task in tasks}.values():
+            _settle_noise(together)
+
+
+@torch.no_grad()
+def _settle_noise(tasks: Sequence[Task]) -> None:
+    """Models of the same data take the mean of the levels they found, where there is one a column.
+
+    A level that takes half of what a column varies by, or more, is the column's own spread as much as noise, as others
+    do not explain it: such a column is taken as exact.
+    """
+    obs, corruptions = tasks[0].obs, [task.corruption for task in tasks]
+    if not corruptions[0].by_entry:
+        return
+    level = torch.stack([corruption.std for corruption in corruptions]).mean(0)
+    _, sd = by_columns(variance, obs.values.double(), obs.observed)
+    untold = (level.square() >= (1 - TOLD) * sd.square()) & corruptions[0].searched
+    for corruption in corruptions:
+        corruption.set_level(level)
+        corruption.forget_noise(untold)
 
 
 def _start(name: str, task: Task, settings: dict[str, Any]) -> Recipe:

@@ -142,7 +142,7 @@ class Ensemble(nn.Module):
     one alone does not know.
     """
 
-    def __init__(self, members: Sequence[PosteriorLVM]):
+    def __init__(self, members: Sequence[nn.Module]):
         super().__init__()
         self.members = nn.ModuleList(members)
 

@@ -3,21 +3,23 @@
 from dataclasses import asdict
 from datetime import date, datetime
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from unfade.architectures import AnyArchitecture, Architecture, ConvArchitecture
+from unfade.architectures import AnyArchitecture, Architecture, ConvArchitecture, image_of
 from unfade.corruption import Corruption, GaussianNoise, GrowingNoise
 from unfade.errors import InvalidData
-from unfade.linear import LinearDecoder, blank_factors, linear_posterior
+from unfade.linear import blank_factors, is_linear, linear_posterior
 from unfade.models import Ensemble, PosteriorLVM
 from unfade.observations import Scaling
 from unfade.recipes import build_posterior
 from unfade.recording import Recording
-from unfade.spaces import ModelSpace
+from unfade.simple import NearestPixels
+from unfade.spaces import ModelSpace, unlimited
+from unfade.support import SupportGap
 from unfade.tables import Column
 from unfade.textformats import TextFormat
 from unfade.training import History, TrainingConfig
@@ -34,7 +36,9 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
             )
     tensors = {"centre": space.scaling.centre, "scale": space.scaling.scale, "logged": space.scaling.logged}
     tensors |= {"modelled": space.modelled, "fill": space.fill, "unit": space.unit, "bounds": space.bounds}
+    tensors["reach"] = space.reach
     tensors |= {f"steps.{entry}": values for entry, values in space.steps.items()}
+    tensors |= {f"donors.{number}": gap.donors for number, gap in enumerate(rec.support_gaps_)}
     if rec.widths_ is not None:
         tensors["widths"] = rec.widths_
     if posterior is not None:
@@ -48,6 +52,7 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "columns": rec.columns_ and [_column_to_json(column) for column in rec.columns_],
         "levels": list(space.levels.items()),
         "limited": space.limited,
+        "support_gaps": [[gap.column, gap.other, gap.sign, gap.edge, gap.cells] for gap in rec.support_gaps_],
         "noise": _to_json(rec.noise_),
         "architecture": asdict(rec.architecture_),
         "histories": [asdict(history) for history in rec.histories_],
@@ -57,7 +62,8 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
             "infer_noise": posterior.each[0].unknowns is not None,
             "model": posterior.each[0].model is not None,
             "own_prior": posterior.each[0].own_prior,
-            "linear": isinstance(posterior.each[0].decoder, LinearDecoder),
+            "linear": is_linear(posterior),
+            "nearest": getattr(posterior.each[0], "image", None),
         },
     }  # fmt: skip
     return tensors, meta
@@ -83,6 +89,7 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
     rec.space_ = ModelSpace(
         tuple(meta["event_shape"]), scaling, tensors["modelled"], tensors["fill"], meta["spread"],
         dict(sorted(steps.items())), dict(meta["levels"]), tuple(meta["limited"]), unit, tensors["bounds"],
+        tensors["reach"] if "reach" in tensors else unlimited(len(unit)),
     )  # fmt: skip
     columns = meta["columns"]
     rec.columns_ = columns and tuple(_column_from_json(column) for column in columns)
@@ -91,6 +98,10 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
         rec.feature_names_in_ = np.asarray(meta["feature_names"], dtype=object)
     rec.noise_ = np.asarray(meta["noise"]) if isinstance(meta["noise"], list) else meta["noise"]
     rec.widths_, rec.held_out_ = tensors.get("widths"), None
+    rec.support_gaps_ = [
+        SupportGap(column, other, sign, edge, cells, tensors[f"donors.{number}"])
+        for number, (column, other, sign, edge, cells) in enumerate(meta.get("support_gaps", ()))
+    ]
     rec.architecture_ = _architecture(meta["architecture"])
     rec.histories_ = [History(**history) for history in meta["histories"]]
     state = {name.removeprefix("posterior."): value for name, value in tensors.items() if name.startswith("posterior.")}
@@ -108,25 +119,31 @@ def _posterior(
     model: bool,
     linear: bool,
     own_prior: bool = False,
+    nearest: tuple[int, int, int] | None = None,
 ) -> Ensemble:
     space = rec.space_
-    _check_sizes(rec.architecture_, space.features, state, members, linear)
+    if nearest is None:
+        _check_sizes(rec.architecture_, space.features, state, members, linear)
     noise_of = "members.0.corruption." if space.plain else "members.0.corruption.noise."
     exact, level = state[noise_of + "exact"], torch.ones_like(state[noise_of + "log_std_tens"])
+    factors = state["members.0.decoder.loadings"].shape[1] if linear else None
     growing = "members.0.corruption.log_growth_tens" in state
 
-    def built() -> PosteriorLVM:
+    def built() -> nn.Module:
         noise = GrowingNoise(level, 1.0, torch.zeros(1)) if growing else GaussianNoise(level, exact=exact)
         corruption: Corruption = noise
         if not space.plain:
             corruption = Recording(noise, space.features, space.model_steps(), space.groups)
+        if nearest is not None:
+            return NearestPixels(image_of(space.event_shape), space.numbers, corruption)
         if linear:
-            return linear_posterior(blank_factors(space.features), corruption)
+            return linear_posterior(blank_factors(space.features, factors), corruption)
         return build_posterior(rec.architecture_, space.features, corruption, conditioned, infer_noise, own_prior)
 
     ensemble = Ensemble([built() for _ in range(members)])
     for member in ensemble.each:
-        member.model = built() if model else None
+        if model:
+            member.model = cast(PosteriorLVM, built())
     ensemble.load_state_dict(state)
     return ensemble.requires_grad_(False).eval().to(rec._device())
 

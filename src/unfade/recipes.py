@@ -4,6 +4,7 @@ import copy
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
 from unfade.architectures import AnyArchitecture, ConvArchitecture
@@ -36,7 +37,7 @@ class Stage:
     """A part of a recipe: what to train by what, for a share of the steps and of the time that is left.
 
     watched: for as long as observed cells say that `hold` holds out, unless the number of steps is fixed; the steps it
-    took are what the shares of later stages refer to.
+    took are what the shares of later stages refer to. finds_noise: whether it is there to find the noise level.
     """
 
     posterior: PosteriorLVM
@@ -45,6 +46,7 @@ class Stage:
     time_share: float = 1.0
     watched: bool = False
     hold: HoldOut = hold_out
+    finds_noise: bool = False
 
 
 Recipe = Generator[Stage, None, PosteriorLVM]
@@ -58,7 +60,8 @@ class Task:
     time.monotonic(); each stage takes its share of the time that is left. linear: whether a linear model may take
     the place of networks. split, predicted: cells that were held out to find how long to train, and draws of their clean
     values. checkpoint: keeps what training has reached. ends: what the decoder's means stay between, (2, features), where
-    the architecture is bounded; None: 0 and 1.
+    the architecture is bounded; None: 0 and 1. image: height, width, channels of images, pixels: the place of each feature
+    in them. simple: the simple method that took the place of what was trained, if one did.
     """
 
     obs: Observations
@@ -77,6 +80,9 @@ class Task:
     predicted: Tensor | None = None
     checkpoint: Checkpoint | None = None
     ends: Tensor | None = None
+    image: tuple[int, int, int] | None = None
+    pixels: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+    simple: str = ""
 
     @property
     def features(self) -> int:
@@ -141,7 +147,7 @@ def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most
     steps = task.training.steps
     pace = min(1.0, 1e3 * task.training.learning_rate)
     taken = min(steps, int(max(300, min(most, steps // 10)) / pace))  # the level needs some 300 to fall
-    yield Stage(posterior, objective, taken / steps, time_share=0.15)
+    yield Stage(posterior, objective, taken / steps, time_share=0.15, finds_noise=True)
     noise.requires_grad_(False)
 
 

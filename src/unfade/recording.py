@@ -5,7 +5,9 @@ clean number lies in an interval. Entries of such columns are logistic given z, 
 closed form; a category has one entry for each of its values, and the decoder's means are its logits.
 """
 
+from collections.abc import Sequence
 from math import pi, sqrt
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -129,6 +131,24 @@ class Recording(Corruption):
         """Whether the level is being learned."""
         return self.noise.learned
 
+    @property
+    def by_entry(self) -> bool:
+        """Whether each feature has a level of its own."""
+        return self.noise.by_entry
+
+    @property
+    def searched(self) -> Tensor:
+        """Features whose level is, or was, to be found."""
+        return self.noise.searched & self.number
+
+    def forget_noise(self, of: Tensor | None = None) -> None:
+        """From now on features are seen without error, all of them or some."""
+        self.noise.forget_noise(of)
+
+    def set_level(self, level: Tensor) -> None:
+        """Take a noise level as found."""
+        self.noise.set_level(level)
+
     def whole(self, mask: Tensor) -> Tensor:
         """The values of a category go with its first."""
         return mask[..., self.firsts]
@@ -187,11 +207,33 @@ def _padded(rows: list[Tensor]) -> Tensor:
     return torch.stack(padded) if padded else torch.zeros(0, 0)
 
 
-LEARNED = ("learn", "learn-by-column", "learn-by-value")
+LEARNED = ("learn", "learn-by-column", "learn-shared", "learn-by-value")
+_LEARN = -np.inf  # stands for a level that is to be learned
+TOLD = 0.5  # share of a column's variance that others must explain for its noise to be told from its own spread
+
+
+def named_noise(noise: Any, names: Sequence[Any], joint: bool) -> Any:
+    """A user's `noise` without names and with one meaning a word.
+
+    Levels by column name become one level per column: 0 if none is given, -inf if it is to be learned. "learn" is one
+    level where all entries share a unit (joint scaling), else one per column.
+    """
+    if isinstance(noise, str) and noise == "learn":
+        return "learn-shared" if joint else "learn-by-column"
+    if not isinstance(noise, dict):
+        return noise
+    levels = np.zeros(len(names))
+    for name, level in noise.items():
+        if name not in names:
+            raise InvalidData(f"noise names {name!r}, which is no column. Columns are {list(names)[:10]}.")
+        if level != "learn" and not isinstance(level, Real):
+            raise InvalidData(f"noise of {name!r} must be a number or 'learn', got {level!r}.")
+        levels[list(names).index(name)] = _LEARN if isinstance(level, str) else float(level)
+    return levels
 
 
 def noise_levels(noise: Any, entries: int) -> Tensor | None:
-    """A user's `noise` as one standard deviation an entry; None where it is to be learned."""
+    """A user's `noise` as one standard deviation an entry, -inf where it is to be learned; None: in all."""
     if isinstance(noise, str):
         if noise not in LEARNED:
             raise InvalidData(f"noise must be None, a number, one a column, or one of {LEARNED}, got {noise!r}.")
@@ -202,7 +244,7 @@ def noise_levels(noise: Any, entries: int) -> Tensor | None:
         raise InvalidData(f"noise must be a number, or one a column, got {noise!r}.") from None
     if len(std) not in (1, entries):
         raise InvalidData(f"noise must be one number, or one a column ({entries}), got {len(std)} numbers.")
-    if not bool((std >= 0).all() & torch.isfinite(std).all()):
+    if not bool(((std >= 0) & torch.isfinite(std) | (std == _LEARN)).all()):
         raise InvalidData(f"noise is a standard deviation, so finite and at least 0, got {noise!r}.")
     return std.expand(entries)
 
@@ -233,6 +275,10 @@ def recording(noise: Any, space: ModelSpace, sure: Tensor | None = None) -> Gaus
     if std is None:
         levels = space.features if noise == "learn-by-column" else 1
         gaussian = GaussianNoise(torch.full((levels,), 0.8 * space.spread), learn=True, exact=exact)
+    elif bool((std == _LEARN).any()):
+        learn = torch.cat([std[space.numbers] == _LEARN, others.bool()])
+        level = torch.cat([(std[space.numbers] / space.scale).float(), others])
+        gaussian = GaussianNoise(torch.where(learn, 0.8 * space.spread, level), learn=learn, exact=exact)
     else:
         gaussian = GaussianNoise(torch.cat([(std[space.numbers] / space.scale).float(), others]), exact=exact)
     return gaussian if space.plain else Recording(gaussian, space.features, space.model_steps(), space.groups)

@@ -189,7 +189,9 @@ def _calibration(found: Diagnosis) -> str:
 def _columns_table(found: Diagnosis) -> str:
     rows = [
         (c.column, c.cells, f"{c.coverage:.1%}", f"{c.low:.0%} to {c.high:.0%}", c.finding, round(c.crps, 3))
-        for c in found.columns[:100]
+        if np.isfinite(c.coverage)
+        else (c.column, c.cells, "", "", c.finding, "")
+        for c in found.columns[:200]
     ]
     heads = ("column", "held-out cells", "inside 90 % intervals", "what chance allows", "finding", "CRPS (sds)")
     return _section("Column by column", _table(heads, rows))

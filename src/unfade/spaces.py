@@ -22,7 +22,8 @@ class ModelSpace:
     feature each; then the categories, one feature for each value of `levels`. steps: entries whose values occur
     again and again, and those values; limited: entries with detection limits, which take any value, though cells
     without a limit are known to the distance between `steps`; unit: the distance between values that an entry can hold: 1
-    for whole numbers, 0 where any number will do; bounds: the least and the largest value, (2, entries). Skewed positive
+    for whole numbers, 0 where any number will do; bounds: the least and the largest value, (2, entries); reach: one
+    observed range beyond what was observed, (2, entries), where draws end. Skewed positive
     numbers without noise are modelled by their logarithms, and go a tenth further than what was seen.
 
     >>> from unfade.observations import as_observations
@@ -41,6 +42,7 @@ class ModelSpace:
     limited: tuple[int, ...]
     unit: Tensor
     bounds: Tensor
+    reach: Tensor
 
     @classmethod
     def fit(
@@ -68,13 +70,15 @@ class ModelSpace:
         straight = [e for e in numbers if not scaling.logged[e] and span[e] > 0]
         spread = float((sd / scaling.scale)[straight].mean()) if straight else 1.0
         if bounds is None:
-            bounds = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, len(modelled))
+            bounds = unlimited(len(modelled))
         reach = torch.stack([low, low + span])  # what was seen, and a tenth further on a logarithmic scale
         reach = torch.where(
             scaling.logged, reach * ((low + span) / low) ** torch.tensor([[-0.1], [0.1]], dtype=torch.float64), bounds
         )
         bounds = torch.stack([torch.maximum(bounds[0], reach[0]), torch.minimum(bounds[1], reach[1])])
-        return cls(tuple(obs.event_shape), scaling, modelled, fill, spread, steps, levels, limited, unit, bounds)
+        return cls(
+            tuple(obs.event_shape), scaling, modelled, fill, spread, steps, levels, limited, unit, bounds, _reach(flat, obs)
+        )
 
     @property
     def numbers(self) -> Tensor:
@@ -212,7 +216,7 @@ class ModelSpace:
             full[..., entry] = values[..., first:last].argmax(-1).double()
         keep = torch.ones_like(self.modelled)
         keep[numbers] = exact
-        clean = self._in_units(full.clamp(*self.bounds))
+        clean = self._in_units(full.clamp(*self.bounds).clamp(*self.reach))
         full = torch.where(keep, clean, full) if noisy else clean
         flat = _flat(obs)
         full = torch.where(flat.observed & keep & ~flat.within(), flat.values.double(), full)
@@ -232,6 +236,22 @@ class ModelSpace:
 
     def _in_units(self, full: Tensor) -> Tensor:
         return torch.where(self.unit > 0, self.unit * (full / self.unit.clamp(min=1.0)).round(), full)
+
+
+def unlimited(entries: int) -> Tensor:
+    """No least and no largest value, (2, entries)."""
+    return torch.tensor([-torch.inf, torch.inf], dtype=torch.float64)[:, None].repeat(1, entries)
+
+
+def _reach(flat: Observations, obs: Observations) -> Tensor:
+    """One observed range beyond what was observed, (2, entries); of images all pixels have one."""
+    low, span = (part.double() for part in by_columns(interval, flat.values, flat.observed))
+    seen = flat.observed.any(0)
+    high = low + span
+    if len(obs.event_shape) > 1 and seen.any():
+        low, high = low[seen].min().expand(low.shape), high[seen].max().expand(low.shape)
+    reach = torch.stack([2 * low - high, 2 * high - low])
+    return torch.where(seen, reach, unlimited(len(low)))
 
 
 def skewed(flat: Observations) -> Tensor:

@@ -20,13 +20,15 @@ from unfade.diagnostics import (
     noise_by_column,
 )
 from unfade.errors import InvalidData
-from unfade.linear import LinearEncoder
+from unfade.linear import is_linear
 from unfade.models import Ensemble
 from unfade.observations import Observations
+from unfade.support import describe_gaps
 from unfade.training import FEW_STEPS, History
 
 COLLAPSED = 0.7  # spread below which draws have collapsed
 _LEAST = 20  # cells of a column from which something can be said about it
+_LISTED = 100  # columns that are listed though they cannot be judged, at most
 _CHANCE = 0.05  # of a false alarm among all columns
 
 LARGEST = 4096  # pixels of an image that are judged one by one
@@ -48,7 +50,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """Held-out cells of a column: how many, the share within their 90 % intervals, and what chance explains."""
+    """Held-out cells of a column: how many, the share within their 90 % intervals, and what chance explains.
+
+    Of columns that have fewer than 20 such cells, coverage and CRPS are NaN.
+    """
 
     column: str
     cells: int
@@ -60,6 +65,8 @@ class ColumnCheck:
     @property
     def finding(self) -> str:
         """In a word or two."""
+        if self.cells < _LEAST:
+            return "too few cells to judge"
         if self.coverage < self.low:
             return "too sure"
         return "too unsure" if self.coverage > self.high else "as it should be"
@@ -110,7 +117,7 @@ def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
         raise InvalidData(
             "No observed cell could be held out and judged, so nothing can be said. Give more observed cells."
         )
-    linear = recoverer.posterior_ is not None and isinstance(recoverer.posterior_.each[0].encoder, LinearEncoder)
+    linear = is_linear(recoverer.posterior_)
     simple = compare_cells(cells, seed=recoverer.seed_, without="linear Gaussian" if linear else "")
     columns, links = check_columns(cells), missing_links(cells)
     noise = tuple(column_noise(cells, recoverer)) if _noisy(recoverer) else ()
@@ -122,6 +129,7 @@ def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
         *([] if linear else [_convergence(recoverer.histories_, recoverer.max_steps)]),
         _missingness(links),
         _enough(cells),
+        *_support(recoverer),
         *_noise(noise, stated=not isinstance(recoverer.noise, str)),
         *([] if linear else _latents(recoverer.posterior_, entered)),
         *_localisation(recoverer.histories_, (recoverer.settings or {}).get("C", 10.0)),
@@ -228,22 +236,27 @@ def _calibration(cells: HeldOut, level: float = 0.9) -> Verdict:
 
 
 def check_columns(cells: HeldOut, level: float = 0.9) -> tuple[ColumnCheck, ...]:
-    """Coverage of each column of numbers, with bands that chance leaves in one of twenty tables."""
+    """Coverage of each column of numbers that has missing or held-out cells, with bands for one table in twenty."""
     inside, scores, found = cells.covered(level), cells.scores(), []
     named = cells.discrete()
-    counted = [j for j in np.unique(cells.columns) if not named[j] and (cells.columns == j).sum() >= _LEAST]
+    count = np.bincount(cells.columns, minlength=cells.seen.shape[1])
+    passed = np.array([c.kind == "passthrough" for c in cells.kinds or ()] or [False] * len(count))
+    counted = np.nonzero(~named & (count >= _LEAST))[0]
+    few = np.nonzero(~named & ~passed & (count < _LEAST) & np.isnan(cells.seen).any(0))[0]
     z = NormalDist().inv_cdf(1 - _CHANCE / 2 / max(1, len(counted)))
-    for j in counted:
+    for j in counted.tolist():
         here, due = cells.columns == j, cells.due(level)
         band = z * np.sqrt(due * (1 - due) / here.sum())
         found.append(
             ColumnCheck(cells.name(j), int(here.sum()), float(inside[here].mean()), due - band, min(1.0, due + band),
                         float(scores[here].mean()))
         )  # fmt: skip
+    found += [ColumnCheck(cells.name(j), int(count[j]), np.nan, np.nan, np.nan, np.nan) for j in few[:_LISTED].tolist()]
     return tuple(found)
 
 
-def _by_column(columns: Sequence[ColumnCheck]) -> Verdict:
+def _by_column(checks: Sequence[ColumnCheck]) -> Verdict:
+    columns = [column for column in checks if column.cells >= _LEAST]
     off = [column for column in columns if column.finding != "as it should be"]
     if not columns:
         return Verdict("column by column", "amber", f"no column has {_LEAST} held-out cells, so none can be judged.", 0.0)
@@ -355,6 +368,17 @@ def _enough(cells: HeldOut) -> Verdict:
     if count < 200:
         return Verdict("evidence", "amber", says, float(count), "That is little: take verdicts as hints.")
     return Verdict("evidence", "green", says, float(count))
+
+
+def _support(recoverer: Any) -> list[Verdict]:
+    """Missing cells where nothing like them was observed."""
+    gaps = recoverer.support_gaps_
+    if not gaps:
+        return []
+    listed = describe_gaps(gaps, recoverer.columns_ or ())
+    says = f"{'; '.join(listed[:5])}. Held-out cells cannot judge what is filled there."
+    todo = "They are filled from the nearest rows: leave them empty, or check them by what you know."
+    return [Verdict("support", "amber", says, float(sum(gap.cells for gap in gaps)), todo)]
 
 
 def _noisy(recoverer: Any) -> bool:

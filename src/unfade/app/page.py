@@ -39,8 +39,8 @@ KINDS = {
 }
 NOISE = {
     "none": "They are exact: keep them as they are",
-    "learn": "They carry noise: find out how much, one level for all columns",
-    "learn-by-column": "They carry noise: find out how much, column by column",
+    "learn": "They carry noise: find out how much, column by column",
+    "learn-shared": "They carry noise: find out how much, one level relative to each column's spread",
     "number": "They carry noise, and I know how much",
 }
 MOST_BARS = 40

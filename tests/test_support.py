@@ -1,0 +1,83 @@
+"""Missing cells outside the support of the observed ones: found, filled from its edge, named."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from unfade import DataNotice, Recoverer
+from unfade.observations import as_observations
+from unfade.support import find_gaps
+
+
+def puberty(rows=400, seed=0):
+    """A measure that is 2 at the age of 8 and 20 at that of 18, and never taken under the age of 8."""
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(0, 18, rows)
+    stage = np.clip(2 + 1.8 * (age - 8), 1, None) + rng.normal(0, 0.3, rows)
+    frame = pd.DataFrame({"age": age, "height": 60 + 6 * age + rng.normal(0, 4, rows), "stage": stage})
+    frame.loc[(age < 8) | (rng.random(rows) < 0.3), "stage"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    frame = puberty()
+    with pytest.warns(DataNotice, match="'stage' was never observed where 'age' is below 8"):
+        rec = Recoverer(max_steps=30, refine=5, members=1, random_state=0, verbose=0).fit(frame)
+    return frame, rec
+
+
+def test_infants_get_the_values_of_the_youngest_that_were_measured(fitted):
+    frame, rec = fitted
+    infants = (frame["age"] < 6).to_numpy()
+    draws = rec.sample(frame, 40).values[:, infants, 2]
+    assert np.quantile(draws, 0.95) < 5  # the network alone, after so few steps, would draw from all ages
+    assert 1 < rec.transform(frame)["stage"][infants].mean() < 4
+    donors = frame["stage"][frame["stage"].notna()].to_numpy()
+    assert np.isin(draws, donors).all()
+
+
+def test_draws_outside_the_support_hang_on_the_row_alone(fitted, tmp_path):
+    frame, rec = fitted
+    rows = np.arange(0, 400, 7)
+    part = rec.sample(frame.iloc[rows], 20, row_ids=rows).values
+    assert np.array_equal(part, rec.sample(frame, 20).values[:, rows])
+    rec.save(tmp_path / "m")
+    assert np.array_equal(Recoverer.load(tmp_path / "m").sample(frame, 20).values, rec.sample(frame, 20).values)
+
+
+def test_the_diagnosis_names_what_nothing_supports(fitted):
+    frame, rec = fitted
+    with pytest.warns(DataNotice, match="never observed"):  # of the fit that holds cells out
+        found = rec.diagnose(frame)
+    verdict = next(verdict for verdict in found.verdicts if verdict.what == "support")
+    assert {check.column for check in found.columns} >= {"height", "stage"}
+    assert verdict.level == "amber"
+    assert "'stage'" in verdict.says
+    assert "'age' is below 8" in verdict.says
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cells_missing_at_random_are_within_the_support(seed):
+    rng = np.random.default_rng(seed)
+    clean = rng.normal(size=(500, 6)) @ rng.normal(size=(6, 6))
+    clean[rng.random(clean.shape) < 0.3] = np.nan
+    assert find_gaps(as_observations(clean), ()) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cells_missing_more_often_where_another_is_large_are_mostly_supported(seed):
+    rng = np.random.default_rng(seed)
+    clean = rng.normal(size=(500, 3))
+    clean[rng.random(500) < 1 / (1 + np.exp(-2 * clean[:, 0])), 1] = np.nan
+    assert find_gaps(as_observations(clean), ()) == []
+
+
+def test_both_edges_are_found():
+    values = torch.linspace(-3, 3, 301)[:, None].repeat(1, 2).numpy().copy()
+    values[np.abs(values[:, 0]) > 1.5, 1] = np.nan
+    low, high = find_gaps(as_observations(values), ())
+    assert (low.sign, high.sign) == (-1, 1)
+    assert (low.edge, high.edge) == pytest.approx((-1.5, 1.5), abs=0.02)
+    assert low.cells == high.cells == 75
