@@ -37,6 +37,7 @@ from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.methods import METHODS, fit_ensembles, members_for, refine_for, training_for
+from unfade.models import Ensemble
 from unfade.observations import Observations, as_observations
 from unfade.packing import packed, unpacked
 from unfade.progress import progress_bar
@@ -198,13 +199,21 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(
-        self, X: Any, y: Any = None, *, on_step: OnStep | None = None, checkpoint: Checkpoint | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        on_step: OnStep | None = None,
+        checkpoint: Checkpoint | None = None,
+        then_draw: int | None = None,
     ) -> "Recoverer":
         """Train on corrupted data alone. X: (samples, *event), NaN = missing; y is ignored.
 
         on_step: is told of the progress in place of the progress bar; True ends a stage, an exception the fit.
-        checkpoint: where to keep what training has reached, and to go on from if it was stopped.
+        checkpoint: where to keep what training has reached, and to go on from if it was stopped. then_draw: within
+        `max_seconds` leave time for `transform` and for so many draws of X.
         """
+        started = time.monotonic()
         self._check_parameters()
         obs, container = self._door(X, reset=True)
         obs = without_extremes(obs, container.columns or ())
@@ -237,12 +246,14 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             seed,
             refine=self._refine(None, architecture, predictive),
             fixed_steps=self.max_steps is not None,
-            deadline=self.max_seconds and time.monotonic() + self.max_seconds,
             linear=self.method == "tae" and not (self.settings or self.architecture or space.limited or growing),
             ends=space.ends,
             image=image_of(obs.event_shape) if is_image(obs.event_shape) else None,
             pixels=space.numbers,
         )
+        if self.max_seconds:
+            rest = self.max_seconds - (0.0 if then_draw is None else self._seconds_to_draw(task, members, then_draw))
+            task.deadline = started + 0.9 * rest  # a tenth is left for what follows training
         if checkpoint is not None:
             said = {**self.get_params(deep=False), "random_state": seed, "verbose": 0, "device": self._device().type}
             checkpoint.begin(storage.digest(storage.FORMAT, tuple(task.obs.parts()), said, task.training, members))
@@ -372,6 +383,23 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "noise_")
+
+    def _seconds_to_draw(self, task: Task, members: int, draws: int) -> float:
+        """About how long `transform` and so many draws of the data will take: by a block of networks that know nothing."""
+        most, seconds = 0.6 * float(self.max_seconds or 0.0), 0.0
+        fresh, rows = Ensemble([task.posterior() for _ in range(members)]).eval(), torch.arange(len(task.obs))
+        for _ in range(2):  # the first time is longer than any later one
+            started = time.monotonic()
+            where, _ = next(iter(draw_blocks(fresh, task.obs, rows, 16, 0, task.refine)))
+            seconds = (time.monotonic() - started) * len(rows) / where.stop * (2 + draws / 16)
+        if seconds > most:
+            warnings.warn(
+                f"To draw will take about {seconds:.0f} s, more than max_seconds={self.max_seconds:g} leaves for it. Give "
+                "more time, or ask for fewer draws or for refine=0.",
+                DataNotice,
+                stacklevel=3,
+            )
+        return min(seconds, most)
 
     def _check_parameters(self) -> None:
         if self.method not in METHODS:

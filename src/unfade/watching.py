@@ -1,5 +1,6 @@
 """How long to train: for as long as observed cells that were held out are predicted better and better."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -194,9 +195,9 @@ def train_watched(
         some = ensembles[:16]  # of many, the first speak for all
         return sum(splits[id(run.obs)].crps(predict(run), run.posterior.corruption) for run in some) / len(some)
 
-    shares = [config.max_seconds and share * config.max_seconds for share in (0.7, 0.3)]
+    started, most = time.monotonic(), config.max_seconds
     first = [
-        replace(run, obs=splits[id(run.obs)].seen, config=replace(run.config, decay=0.0, max_seconds=shares[0]))
+        replace(run, obs=splits[id(run.obs)].seen, config=replace(run.config, decay=0.0, max_seconds=most and 0.7 * most))
         for run in runs
     ]
     watch = _Watch(score, trained)
@@ -211,14 +212,17 @@ def train_watched(
         best = start / 0.7
     trained.load_state_dict(states[start])
     reached = {id(run.obs): predict(run).cpu() for run in ensembles}
+    each = [id(run.obs) for run in runs]
+    held = [splits[key] for key in each], [reached[key] for key in each]
+    left = most and processes.agreed(most - (time.monotonic() - started))
+    if left is not None and left < 0.1 * (most or 0.0):  # the first part took all of it: nothing settles
+        return Watched([[history] for history in histories], start, *held)
     rest = max(min(100, config.steps), round(best - start))
     second = [
-        replace(run, config=replace(run.config, steps=rest, decay=1.0, max_seconds=shares[1]), seed=run.seed + 1)
-        for run in runs
+        replace(run, config=replace(run.config, steps=rest, decay=1.0, max_seconds=left), seed=run.seed + 1) for run in runs
     ]
     both = [list(pair) for pair in zip(histories, train_many(second, on_step, checkpoint=checkpoint), strict=True)]
-    each = [id(run.obs) for run in runs]
-    return Watched(both, start + rest, [splits[key] for key in each], [reached[key] for key in each])
+    return Watched(both, start + rest, *held)
 
 
 def _best_step(scores: dict[int, float]) -> float:
