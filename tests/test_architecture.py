@@ -37,6 +37,7 @@ ORDER = [
     "drawing",
     "draws",
     "files",
+    "csvtext",
     "progress",
     "packing",
     "estimator",

@@ -24,7 +24,7 @@ from unfade.textformats import TextFormat, almost_numbers, find_format, is_blank
 
 KINDS = ("number", "whole", "boolean", "date", "time", "duration", "ordered", "category", "passthrough")
 TEMPORAL = ("date", "time", "duration")
-Missing = Sequence[Any] | dict[str, Any]  # values that stand for missing ones, of all columns or by column
+Missing = Sequence[Any] | dict[str, Any]  # values that stand for missing ones, of all columns, or by column ("": all)
 _LIMIT = re.compile(r"\s*([<>])=?\s*([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*")
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 
@@ -143,13 +143,13 @@ def open_container(
     if not _is_frame(data):
         return data, Container(None, data if isinstance(data, torch.Tensor) else None, dtype)
     frame = _named(data)
-    given, marks = kinds or {}, missing if isinstance(missing, dict) else {}
+    given, marks = kinds or {}, missing if isinstance(missing, dict) else {"": missing}
     for what, named in (("kinds", given), ("missing", marks)):
-        if unknown := sorted(set(named) - set(frame.columns)):
+        if unknown := sorted(set(named) - {"", *frame.columns}):
             raise InvalidData(f"{what} names the columns {unknown}, which are not there. Columns are {frame.columns[:10]}.")
     known = {column.name: column for column in columns or ()}
     if columns is None:
-        each = {name: _marks(marks.get(name) if marks else missing) for name in frame.columns}
+        each = {name: _marks(marks.get(name)) + _marks(marks.get("") if name else None) for name in frame.columns}
         found = tuple(_found(frame[name], name, given.get(name), each[name]) for name in frame.columns)
     else:  # columns that were not there before pass through
         found = tuple(known.get(name, Column(name, "passthrough")) for name in frame.columns)
@@ -425,7 +425,7 @@ def _empty(series: Any, column: Column) -> np.ndarray:
 
     def gone(value: Any) -> bool:
         if not isinstance(value, str):
-            return value in column.missing
+            return value in column.missing or (isinstance(value, (int, float, Decimal)) and float(value) in numbers)
         is_mark = value.strip() in marks or (bool(numbers) and bool(_NUMBER.fullmatch(value)) and float(value) in numbers)
         return is_mark or (bool(column.text or column.limits) and is_blank(value))
 
@@ -514,7 +514,8 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
         return _new_series(series.to_native(), kept, series.dtype)
     old, unit = _codes(series, column), column.unit
     new = np.where(np.isnan(codes), np.nan, unit * np.round(codes / unit) if unit else codes)
-    changed = ~np.isnan(new) & (empty | (~np.isnan(old) & (old != new)))  # a category not known before stays
+    differs = (old != new) & (old != codes)  # finer than the steps at fit: the value that it had
+    changed = ~np.isnan(new) & (empty | (~np.isnan(old) & differs))  # a category not known before stays
     if not changed.any():
         return series.to_native()
     if column.kind == "date" and _holds_dates(series):
