@@ -8,7 +8,7 @@ from torch.distributions import Independent
 
 from unfade.conditionals import Cells, Conditional
 from unfade.corruption import GaussianNoise
-from unfade.drawing import draw_blocks, mean_blocks
+from unfade.drawing import _block_size, draw_blocks, mean_blocks
 from unfade.models import Ensemble, Pool, PosteriorLVM
 from unfade.observations import Observations
 
@@ -88,3 +88,9 @@ def test_members_take_turns():
     [(_, mean)] = list(mean_blocks(ensemble, NOTHING, torch.arange(1), 30, seed=0))
     assert float(mean) == pytest.approx(10, abs=0.1)
     assert float(ensemble.noise) == pytest.approx(0.3)
+
+
+def test_a_row_alone_is_not_drawn_with_hundreds():
+    """A block is as costly as its rows, however many of them were asked for."""
+    assert _block_size(10, 200, "cpu") == 32
+    assert _block_size(10, 16, "cpu") == 512

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from unfade import DataNotice, Recoverer
+from unfade import DataNotice, InvalidData, Recoverer
 from unfade.cli import app
 from unfade.tables import open_container
 from unfade.textformats import find_format
@@ -201,6 +201,72 @@ def test_a_repeated_word_among_numbers_is_named_with_the_option():
     frame.loc[::20, "age"] = "not asked"
     with pytest.warns(DataNotice, match=r"but for 'not asked' \(5 cells\).*--missing 'not asked'"):
         Recoverer(max_steps=5, random_state=0, verbose=0).fit(frame)
+
+
+def test_a_cell_that_breaks_a_format_is_named():
+    frame = pd.DataFrame({"at": [f"13:{i % 60:02d}" for i in range(100)], "x": np.arange(100) % 7 / 3})
+    frame.loc[50, "at"] = "13:4x"
+    with pytest.warns(DataNotice, match=r"but for '13:4x' \(1 cell\).*--kind at=category"):
+        Recoverer(max_steps=5, random_state=0, verbose=0).fit(frame)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Recoverer(kinds={"at": "passthrough"}, max_steps=5, random_state=0, verbose=0).fit(frame)
+
+
+@pytest.fixture(scope="module")
+def sizes():
+    """A model of a table whose columns are typed."""
+    rng = np.random.default_rng(0)
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, 80), unit="D")
+    frame = pd.DataFrame({"size": rng.normal(70, 5, 80).round(1), "day": days, "x": rng.normal(size=80)})
+    return Recoverer(max_steps=10, members=1, refine=5, random_state=0, verbose=0).fit(
+        frame.mask(rng.random(frame.shape) < 0.1)
+    )
+
+
+def test_a_model_of_numbers_reads_text_and_writes_text(sizes):
+    given = pd.DataFrame(
+        {"size": ["70.5 kg", ".", "71.0 kg"], "day": ["31/12/2024", "", "01/02/2024"], "x": [1.0, 2.0, 3.0]}
+    )
+    filled = sizes.transform(given)
+    assert filled.drop(1).equals(given.drop(1))
+    assert re.fullmatch(r"\d+\.\d kg", filled["size"][1])
+    assert re.fullmatch(r"\d\d/\d\d/\d{4}", filled["day"][1])
+    with pytest.raises(InvalidData, match=r"got 'much'.*--missing much"):
+        sizes.transform(given.replace("70.5 kg", "much"))
+
+
+def test_values_finer_than_those_of_the_fit_come_back(sizes):
+    given = pd.DataFrame({"size": [70.123], "day": pd.to_datetime(["2024-05-06 07:08:09"]), "x": [np.nan]})
+    filled = sizes.transform(given)
+    assert filled[["size", "day"]].equals(given[["size", "day"]])
+
+
+def test_a_model_of_text_takes_numbers():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": [f"{v:.1f} kg" for v in rng.normal(70, 5, 80)], "x": rng.normal(size=80)})
+    rec = Recoverer(max_steps=10, members=1, refine=5, random_state=0, verbose=0).fit(frame)
+    filled = rec.transform(pd.DataFrame({"size": [70.5, np.nan], "x": [1.0, 2.0]}))
+    assert filled["size"].dtype == float
+    assert filled["size"][0] == 70.5
+    whole = rec.transform(pl.DataFrame({"size": [70, None], "x": [1.0, 2.0]}))
+    assert whole["size"].dtype.is_numeric()
+    assert whole["size"].null_count() == 0
+
+
+def test_objects_keep_their_types_and_places():
+    rng = np.random.default_rng(0)
+    cells = {
+        "decimal": [Decimal(0), *[Decimal(f"{v:.2f}") for v in rng.normal(size=58)], None],
+        "delta": [*[datetime.timedelta(minutes=int(v)) for v in rng.integers(0, 500, 59)], None],
+    }
+    frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in cells.items()})
+    frame["sparse"] = pd.arrays.SparseArray([*rng.normal(size=59).round(1), np.nan])
+    filled = Recoverer(max_steps=10, members=1, refine=5, random_state=0, verbose=0).fit(frame).transform(frame)
+    assert filled.dtypes.equals(frame.dtypes)
+    assert filled["decimal"].iloc[-1].as_tuple().exponent == -2
+    assert type(filled["delta"].iloc[-1]) is datetime.timedelta
+    assert not np.isnan(filled["sparse"].iloc[-1])
 
 
 def test_digits_that_were_given_as_text_stay_text():

@@ -44,8 +44,8 @@ def _command(quiet: bool, as_json: bool, debug: bool) -> Iterator[Output]:
             try:
                 yield output
             finally:
-                for notice in notices:
-                    output.note(str(notice.message))
+                for text in dict.fromkeys(str(notice.message) for notice in notices):
+                    output.note(text)
     except KeyboardInterrupt:
         typer.echo("interrupted: nothing was written under the names you gave", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None

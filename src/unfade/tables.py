@@ -292,7 +292,8 @@ def _suspect_words(series: Any, values: Sequence[Any]) -> str:
     count = f"{cells} cells" if cells > 1 else "1 cell"
     return (
         f"it holds numbers or dates but for {', '.join(map(repr, words))} ({count}), so it is taken for text. If that "
-        f"stands for missing values, give missing={list(words)} ({options})"
+        f"stands for missing values, give missing={list(words)} ({options}); else correct it, or say that the column is "
+        f"text: kinds={{{series.name!r}: 'category'}} (--kind {shlex.quote(series.name)}=category) or 'passthrough'"
     )
 
 

@@ -158,14 +158,16 @@ def odd_words(texts: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
     >>> odd_words(["1.5 kg", "2.5 kg", "refused"], [50, 40, 5])
     ('refused',)
     """
-    number, held = TextFormat("number"), dict(zip(texts, counts, strict=True))
-    wordy = [text for text in texts if not (is_blank(text) or re.search(r"\d", text))]
-    other = [text for text in texts if not is_blank(text) and number.parse(text) is None]
-    for words, most in ((wordy, 0.5), (other, 0.1)):
-        share = sum(held[word] for word in words) / max(1, sum(counts))
-        if 0 < len(words) <= 3 and share <= most and find_format([text for text in texts if text not in words]):
-            return tuple(words)
-    return ()
+    held, total = dict(zip(texts, counts, strict=True)), max(1, sum(counts))
+    cells = [text for text in texts if not is_blank(text)]
+    wordy = [text for text in cells if not re.search(r"\d", text)]
+    choices = [(wordy, 0.5)] if wordy and len(wordy) <= 3 and find_format([t for t in cells if t not in wordy]) else []
+    for text in cells[:: max(1, len(cells) // 5)]:  # one of them has the format, if nine in ten have
+        choices += [([cell for cell in cells if each.parse(cell) is None], 0.1) for each in formats([text])]
+    fitting = (
+        words for words, most in choices if 0 < len(words) <= 3 and sum(held[word] for word in words) <= most * total
+    )
+    return tuple(next(fitting, ()))
 
 
 def _number_format(cells: Sequence[str]) -> TextFormat | None:
