@@ -223,12 +223,16 @@ def test_text_formats_and_marks_are_those_of_the_whole_file(tmp_path, little_mem
     rec = fit_stream(rec, tmp_path / "t.parquet")
     kinds = {column.name: column.kind for column in rec.columns_}
     assert kinds == {"money": "number", "date": "date", "plain": "number", "code": "number", "day": "date"}
+    assert rec.columns_[0].text.thousands == ","
     assert rec.columns_[1].text.pattern == "%d/%m/%Y"
     recover_stream(rec, tmp_path / "t.parquet", tmp_path / "out")
     out = parquet.read_table(tmp_path / "out" / "clean.parquet")
     assert out["money"].to_pylist() == money
     assert "" not in out["date"].to_pylist()
     assert min(out["code"].to_pylist()) == -50
+    look = sampling._Range((-99,))
+    look.look(frame["code"], 0, "code")
+    assert look.needed[0] == 4567
     assert out["day"].equals(frame["day"])
 
 
