@@ -39,6 +39,7 @@ ORDER = [
     "drawing",
     "draws",
     "files",
+    "csvtext",
     "progress",
     "packing",
     "estimator",

@@ -376,3 +376,68 @@ def test_a_table_with_nothing_to_recover_comes_back_at_once(tmp_path):
         result = run("recover", tmp_path / "in.csv", "-o", tmp_path / "other.csv", *FAST, *options)
         assert result.exit_code == 0, result.output
         assert "nothing is missing" not in result.output
+
+
+@pytest.fixture
+def marked(tmp_path):
+    """A table whose missing cells are marked by words and codes."""
+    words = {0: "--", 9: "none", 7: "-99"}
+    lamps = ["", "on", "off", "on"]
+    rows = [f"{words.get(i % 12, 20 + i * 7 % 30)},{i % 3}.0,{lamps[i % 4]}" for i in range(60)]
+    (tmp_path / "marked.csv").write_text("\n".join(["age,dose,lamp", *rows]) + "\n")
+    return tmp_path / "marked.csv"
+
+
+def test_marks_of_missing_values_are_named_and_then_filled(marked, tmp_path):
+    whole = tmp_path / "whole.csv"
+    whole.write_text(marked.read_text().replace(",\n", ",on\n").replace("none", "20").replace("-99", "30"))
+    before = run("recover", whole, "-o", tmp_path / "out.csv", *FAST)
+    assert "0 missing cells" in before.output
+    assert before.output.count("holds numbers or dates but for '--' (5 cells)") == 1
+    assert "(--missing --); else correct it" in before.output
+    assert (tmp_path / "out.csv").read_bytes() == whole.read_bytes()
+    options = ["--missing", "--", "--missing", "age=none", "--missing=-99"]
+    after = run("recover", marked, "-o", tmp_path / "out.csv", *options, *FAST)
+    assert "30 missing cells, 30 filled" in after.output
+    assert "note:" not in after.output
+    given, filled = marked.read_text().splitlines(), (tmp_path / "out.csv").read_text().splitlines()
+    assert all(line.split(",")[0].isdigit() for line in filled[1:])
+    cells = ("\n".join(lines).replace("\n", ",").split(",") for lines in (given, filled))
+    assert sum(old != new for old, new in zip(*cells, strict=True)) == 30
+    parts = run("recover", marked, "-o", tmp_path / "parts", *options, *FAST)
+    assert parts.exit_code == 0, parts.output
+    streamed = parquet.read_table(tmp_path / "parts" / "clean.parquet")["age"].to_pylist()
+    assert streamed == [line.split(",")[0] for line in filled[1:]]
+    assert "note:" not in run("diagnose", marked, *options, *FAST).output
+
+
+def test_marks_are_named_where_nothing_seems_to_be_missing(tmp_path):
+    (tmp_path / "in.csv").write_text(
+        "dose,code\n" + "".join(f"{i % 3 if i % 9 else 'none'},{i if i % 7 else -99}\n" for i in range(63))
+    )
+    result = run("recover", tmp_path / "in.csv", "-o", tmp_path / "out.csv", *FAST)
+    assert "nothing is missing" in result.output
+    assert "--missing none" in result.output
+    assert "--missing code=-99" in result.output
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "in.csv").read_bytes()
+
+
+def test_what_is_filled_is_chosen(marked, tmp_path):
+    options = ["--missing=--", "--missing=none", "--missing=-99", *FAST]
+    written = set()
+    for fill in ("mean", "median", "draw"):
+        assert run("recover", marked, "-o", tmp_path / "out.csv", "--fill", fill, *options).exit_code == 0
+        filled = (tmp_path / "out.csv").read_text()
+        written.add(filled)
+        assert {line.split(",")[1] for line in filled.splitlines()[1:]} == {"0.0", "1.0", "2.0"}
+    assert len(written) == 3
+    refused = run("recover", marked, "-o", tmp_path / "out.csv", "--fill", "mode", *options)
+    assert refused.exit_code == 3
+    assert "fill must be one of mean, median, draw, got 'mode'" in refused.output
+
+
+def test_a_model_that_is_fitted_fills_as_it_is_asked_to(csv, tmp_path):
+    run("recover", csv, "-o", tmp_path / "mean.csv", "--save", tmp_path / "m.unfade", *FAST)
+    result = run("recover", csv, "--model", tmp_path / "m.unfade", "-o", tmp_path / "draw.csv", "--fill", "draw")
+    assert "no effect" not in result.output
+    assert (tmp_path / "draw.csv").read_bytes() != (tmp_path / "mean.csv").read_bytes()

@@ -43,7 +43,15 @@ def test_results_of_statsmodels_are_taken_as_they_are():
     same = pool([(np.array([1.0 + i, 2.0]), np.array([0.25, 0.01])) for i in range(3)], df=40)
     assert np.allclose(pooled.df, same.df)
     assert pooled.names == ("const", "x")
-    assert "const" in str(pooled)
+    head, first, second = str(pooled).splitlines()
+    assert head.split("  ")[-1] == "fmi"
+    assert first.split() == ["const", "2", "1.258", "1.59", "1.9", "0.258", "-3.634", "7.634", "0.906"]
+    assert second.split()[:5] == ["x", "2", "0.1", "20.00", "38.1"]
+    assert second.split()[5] == "<0.001"
+    low, high = pooled.interval()
+    assert [float(cell) for cell in first.split()[6:8]] == pytest.approx([low[0], high[0]], rel=1e-3)
+    assert float(first.split()[5]) == pytest.approx(pooled.p_value[0], abs=1e-3)
+    assert len({len(line) for line in (head, first, second)}) == 1
 
 
 @pytest.mark.parametrize(

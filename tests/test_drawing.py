@@ -9,7 +9,7 @@ from torch.distributions import Independent
 from unfade import Recoverer
 from unfade.conditionals import Cells, Conditional
 from unfade.corruption import GaussianNoise
-from unfade.drawing import draw_blocks, mean_blocks
+from unfade.drawing import _block_size, draw_blocks, mean_blocks
 from unfade.models import Ensemble, Pool, PosteriorLVM
 from unfade.observations import Observations
 
@@ -100,3 +100,9 @@ def test_a_row_has_the_same_draws_at_any_place_of_a_narrow_table(columns):
     rec = Recoverer(members=1, max_steps=30, refine=5, random_state=0, verbose=0).fit(Y)
     rows = rng.permutation(300)[:150]
     assert np.array_equal(rec.sample(Y[rows], 20, row_ids=rows).values, rec.sample(Y, 20).values[:, rows])
+
+
+def test_a_row_alone_is_not_drawn_with_hundreds():
+    """A block is as costly as its rows, however many of them were asked for."""
+    assert _block_size(10, 200, "cpu") == 32
+    assert _block_size(10, 16, "cpu") == 512

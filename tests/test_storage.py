@@ -117,7 +117,9 @@ def test_models_of_every_format_load(path):
         *zip(rec.sample(table, 4, seed=5), said["draws"], strict=True),
     ]:
         for name, values in expected.items():
-            cells = found[name].to_pylist()
+            cells, given = found[name].to_pylist(), table[name].to_pylist()
+            if name == "count":  # means of missing whole numbers are whole now
+                values = [round(value) if cell is None else value for value, cell in zip(values, given, strict=True)]
             if isinstance(values[0], str):
                 assert np.mean([a == b for a, b in zip(cells, values, strict=True)]) > 0.95
             else:

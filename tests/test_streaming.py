@@ -201,6 +201,41 @@ def test_infinity_is_named_with_its_row(tmp_path):
         fit_stream(tiny(), tmp_path / "t.parquet")
 
 
+def test_text_formats_and_marks_are_those_of_the_whole_file(tmp_path, little_memory, monkeypatch):
+    monkeypatch.setattr(sampling, "CATEGORIES", 300)
+    rng = np.random.default_rng(0)
+    rows = 6000
+    z = rng.normal(size=rows)
+    money = [f"${v:.2f}" for v in 500 + 100 * z]
+    money[1234] = "$1,250.5"  # the only one with a mark between thousands
+    day = np.datetime64("2024-01-01") + (np.abs(z) * 3000).astype(int)
+    dates = [f"{d.astype(object):%d/%m/%Y}" if d.astype(object).day < 13 else "" for d in day]
+    dates[2345] = "31/12/2024"  # the only one that tells days from months
+    plain = [f"{v:.3f}" for v in z]
+    plain[3456] = "."  # the only sign that it is no text
+    code = np.where(rng.random(rows) < 0.2, -99.0, z)
+    code[4567] = -50.0  # the least value, codes aside
+    frame = pa.table(
+        {"money": money, "date": dates, "plain": plain, "code": code, "day": np.arange(rows).astype("datetime64[D]")}
+    )
+    parquet.write_table(frame, tmp_path / "t.parquet")
+    rec = Recoverer(max_steps=5, refine=0, members=1, missing={"code": [-99]}, random_state=0, verbose=0)
+    rec = fit_stream(rec, tmp_path / "t.parquet")
+    kinds = {column.name: column.kind for column in rec.columns_}
+    assert kinds == {"money": "number", "date": "date", "plain": "number", "code": "number", "day": "date"}
+    assert rec.columns_[0].text.thousands == ","
+    assert rec.columns_[1].text.pattern == "%d/%m/%Y"
+    recover_stream(rec, tmp_path / "t.parquet", tmp_path / "out")
+    out = parquet.read_table(tmp_path / "out" / "clean.parquet")
+    assert out["money"].to_pylist() == money
+    assert "" not in out["date"].to_pylist()
+    assert min(out["code"].to_pylist()) == -50
+    look = sampling._Range((-99,))
+    look.look(frame["code"], 0, "code")
+    assert look.needed[0] == 4567
+    assert out["day"].equals(frame["day"])
+
+
 def test_detection_limits_outside_the_sample_are_found(tmp_path, little_memory):
     rng = np.random.default_rng(0)
     lead = [f"{v:.1f}" for v in rng.normal(size=10_000) ** 2 + 1]
@@ -256,9 +291,9 @@ def test_csv_has_the_types_of_the_whole_file(tmp_path, monkeypatch, ending):
     assert opened(tmp_path / f"t{ending}").schema.types[0] == pa.int64()  # what the streaming reader alone finds
     whole = read_table(tmp_path / f"t{ending}")
     assert sources.Source.open(tmp_path / f"t{ending}").schema.equals(whole.schema)
-    with pytest.warns(DataNotice, match="Only one value"), pytest.warns(DataNotice, match="numbers but for 'x'"):
+    with pytest.warns(DataNotice, match="Only one value"), pytest.warns(DataNotice, match="numbers or dates but for 'x'"):
         streamed = fit_stream(tiny(), tmp_path / f"t{ending}")
-    with pytest.warns(DataNotice, match="Only one value"), pytest.warns(DataNotice, match="numbers but for 'x'"):
+    with pytest.warns(DataNotice, match="Only one value"), pytest.warns(DataNotice, match="numbers or dates but for 'x'"):
         assert fingerprint(streamed) == fingerprint(tiny().fit(whole))
     recover_stream(streamed, tmp_path / f"t{ending}", tmp_path / "out", draws=DRAWS)
     found, wanted = results(tmp_path / "out"), expected(streamed, whole, tmp_path)

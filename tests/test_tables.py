@@ -684,6 +684,14 @@ def test_nothing_is_drawn_below_a_least_value_of_zero():
     assert quick(noise=0.1).fit(amounts).space_.bounds.isinf().all()  # what is seen with noise bounds nothing
 
 
+def test_skewed_whole_numbers_above_zero_are_drawn_above_zero():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"people": np.exp(rng.normal(10, 1.5, 300)).round(), "x": rng.normal(size=300)})
+    frame.loc[::5, "people"] = np.nan
+    rec = Recoverer(max_steps=10, members=1, refine=0, random_state=0, verbose=0).fit(frame)
+    assert rec.sample(frame, 20).values[..., 0].min() >= 0
+
+
 def test_a_fit_that_had_no_time_is_said():
     with pytest.warns(DataNotice, match="Time was up after"):
         Recoverer(max_seconds=0.01, random_state=0, verbose=0).fit(np.random.default_rng(0).normal(size=(50, 3)))

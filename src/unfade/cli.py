@@ -44,8 +44,8 @@ def _command(quiet: bool, as_json: bool, debug: bool) -> Iterator[Output]:
             try:
                 yield output
             finally:
-                for notice in notices:
-                    output.note(str(notice.message))
+                for text in dict.fromkeys(str(notice.message) for notice in notices):
+                    output.note(text)
     except KeyboardInterrupt:
         typer.echo("interrupted: nothing was written under the names you gave", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -105,6 +105,14 @@ Method = Annotated[str, typer.Option(help="tae, mvae, miwae or tae-paper (slow: 
 Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Kind of a column: zip=category or note=passthrough.")]
 Bounds = Annotated[list[str] | None, typer.Option(help="Least and largest value of a column, age=0:120, or of all, 0:1.")]
 Limits = Annotated[list[str] | None, typer.Option("--limit", help="Detection limit of a column: 'lead<0.5'.")]
+Marks = Annotated[
+    list[str] | None,
+    typer.Option("--missing", help="Value that stands for missing ones: -99 (in all columns) or age=-99; may be repeated."),
+]
+Fill = Annotated[
+    str | None,
+    typer.Option(help="What missing cells get: mean, median or draw (mean), rounded to a value that the column can hold."),
+]
 Scale = Annotated[str, typer.Option(help="auto, variance, interval, joint-variance, joint-interval or none.")]
 Network = Annotated[str, typer.Option(help="auto, full, or for images conv (the paper's) or conv-large.")]
 Members = Annotated[int | None, typer.Option(min=1, help="Models side by side; chosen by the size of the table.")]
@@ -125,6 +133,8 @@ def recover(
     noise: Noise = "none",
     method: Method = "tae",
     kinds: Kinds = None,
+    missing: Marks = None,
+    fill: Fill = None,
     bounds: Bounds = None,
     limits: Limits = None,
     scaling: Scale = "auto",
@@ -165,11 +175,13 @@ def recover(
     with _command(quiet, as_json, debug) as out:
         if draws is not None and draws < 1:
             raise InvalidData(f"--draws must be at least 1, got {draws}.")
-        how = _how(seed, method, noise, kinds, bounds, limits, scaling, network, members, max_steps, max_seconds)
+        how = _how(
+            seed, method, noise, kinds, bounds, limits, scaling, network, members, max_steps, max_seconds, missing
+        )  # fmt: skip
         keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
         job = Recovery(
             out, data, output, how, seed, draws, draws_to, std_to, missing_value, gallery, report, model, save, memory,
-            keeper, resume, refine,
+            keeper, resume, refine, fill,
         )  # fmt: skip
         if job.run():
             raise typer.Exit(EXIT_INTERRUPTED)
@@ -181,6 +193,7 @@ def diagnose(
     noise: Noise = "none",
     method: Method = "tae",
     kinds: Kinds = None,
+    missing: Marks = None,
     bounds: Bounds = None,
     limits: Limits = None,
     scaling: Scale = "auto",
@@ -202,7 +215,9 @@ def diagnose(
         if report is not None:
             check_report(report)
         table = read_table(data)
-        how = _how(seed, method, noise, kinds, bounds, limits, scaling, network, members, max_steps, max_seconds)
+        how = _how(
+            seed, method, noise, kinds, bounds, limits, scaling, network, members, max_steps, max_seconds, missing
+        )  # fmt: skip
         rec = fitted(out, lambda rec: rec.fit(table), model, how)
         found = rec.diagnose(table)
         out.say(str(found))
@@ -227,12 +242,14 @@ def _how(
     members: int | None = None,
     max_steps: int | None = None,
     max_seconds: float | None = None,
+    missing: list[str] | None = None,
 ) -> dict[str, Any]:
     """Options that say how to fit, as Recoverer takes them."""
     return {
         "method": method,
         "noise": _noise(noise),
         "kinds": dict(_split(text, "=", "--kind", "zip=category") for text in kinds or ()) or None,
+        "missing": _marks(missing or ()),
         "bounds": _bounds(bounds or ()),
         "limits": dict(map(_limit, limits or ())) or None,
         "scaling": None if scaling == "none" else scaling,
@@ -346,6 +363,15 @@ def _bounds(texts: Sequence[str]) -> Any:
     if "" in found and len(found) > 1:
         raise InvalidData(f"--bounds is of all columns, or of some by name, got {list(texts)}.")
     return found.get("", found or None)
+
+
+def _marks(texts: Sequence[str]) -> dict[str, list[str]] | None:
+    """Values that stand for missing ones, by column; those of all columns under the name ""."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, _, mark = text.rpartition("=")
+        found.setdefault(name.strip(), []).append(mark.strip())
+    return found or None
 
 
 def _limit(text: str) -> tuple[str, tuple[str, float]]:

@@ -59,6 +59,7 @@ class Recovery:
     checkpoint: Checkpoint | None
     resume: bool
     refine: int | None
+    fill: str | None
 
     def run(self) -> bool:
         """Do it; whether training was interrupted, and what it had reached was written."""
@@ -81,27 +82,29 @@ class Recovery:
         return interrupted
 
     def _table(self, started: float) -> bool:
-        from unfade.files import column_names, count_missing, long_table, read_table, write_table
+        from unfade.csvtext import CsvText, is_csv
+        from unfade.files import column_names, read_table
 
         self._check_paths()
         table = read_table(self.data)
         self._check_fits(table)
+        text = CsvText(self.data, table) if is_csv(self.data) else None
         if self.model is None and not (self.draws_to or self.save or self.report) and self._as_it_should_be(table):
-            write_table(table, self.output)
+            _write(table, self.output, text)
             self.out.note("nothing is missing and --noise is none: the data come back as they are. --noise learn cleans.")
             self.out.result(rows=len(table), missing=0, left_missing=0, output=str(self.output))
             return False
         rec = self._fitted(lambda rec: rec.fit(table, checkpoint=self.checkpoint))
-        clean, draws = rec.transform(table), self.draws or 20
+        clean, draws, decimals = rec.transform(table), self.draws or 20, rec.noise is None
         completed = rec.sample(table, draws, seed=self.seed) if self.draws_to else None
-        write_table(clean, self.output)
+        _write(clean, self.output, text, decimals)
         if completed is not None and self.draws_to is not None:
-            write_table(long_table(completed, column_names(table)), self.draws_to)
+            _write_draws(completed, self.draws_to, text, column_names(table), decimals)
         if self.save is not None:
             rec.save(self.save)
         if self.report is not None:
             rec.report(self.report, table, completed)
-        missing, left = count_missing(table), count_missing(clean)
+        missing, left = (_count_missing(each, rec.columns_) for each in (table, clean))
         names = list(getattr(rec, "feature_names_in_", column_names(table)))
         seconds, level = time.monotonic() - started, _readable(rec.noise_, names)
         self.out.say(f"{self.data}: {missing} missing cells, {missing - left} filled; noise sd {level}; {seconds:.0f} s")
@@ -203,22 +206,27 @@ class Recovery:
         return self.model is None and bool(rec.interrupted_)
 
     def _fitted(self, fit: Callable[[Any], Any]) -> Any:
-        if self.refine is None:
-            return fitted(self.out, fit, self.model, self.how)
+        said = {"fill": self.fill, "refine": self.refine}  # of what is done with a model, fitted here or before
+        chosen = {name: value for name, value in said.items() if value is not None}
         if self.model is None:  # told before the fit, which refuses what it cannot do
-            return fitted(self.out, fit, None, {**self.how, "refine": self.refine})
-        return fitted(self.out, fit, self.model, self.how).set_params(refine=self.refine)
+            return fitted(self.out, fit, None, {**self.how, **chosen})
+        rec = fitted(self.out, fit, self.model, self.how).set_params(**chosen)
+        rec._check_parameters()
+        return rec
 
     def _as_it_should_be(self, table: Any) -> bool:
         """Whether there is nothing to recover: no hole, no noise, no cell known to an interval only."""
         from unfade import Recoverer
+        from unfade.door import say_what_is_left, without_extremes
         from unfade.files import count_missing
 
         if self.how["noise"] is not None or count_missing(table):
             return False
         rec = Recoverer(**self.how)
         rec._check_parameters()
-        obs, _ = rec._door(table, reset=True)
+        obs, container = rec._door(table, reset=True)
+        without_extremes(obs, container.columns or ())
+        say_what_is_left(container, rec.kinds)
         return bool(obs.observed.all()) and not bool(obs.within().any())
 
     def _check_paths(self) -> None:
@@ -284,6 +292,37 @@ def fitted(out: Output, fit: Callable[[Any], Any], model: Path | None, how: dict
             "have no effect with --model."
         )
     return Recoverer.load(model)
+
+
+def _write(table: Any, path: Path, text: Any = None, decimals: bool = True) -> None:
+    """Write a table; where it came from a CSV file and goes to one, cells that did not change in their own text."""
+    from unfade.csvtext import is_csv
+    from unfade.files import write_table
+
+    if text is not None and is_csv(path):
+        text.write(table, path, decimals)
+    else:
+        write_table(table, path)
+
+
+def _write_draws(draws: Any, path: Path, text: Any, names: list[str], decimals: bool) -> None:
+    """Write draws as a long table."""
+    from unfade.csvtext import is_csv
+    from unfade.files import long_table, write_table
+
+    if text is not None and is_csv(path):
+        text.write_draws(draws, path, decimals)
+    else:
+        write_table(long_table(draws, names), path)
+
+
+def _count_missing(table: Any, columns: Any) -> int:
+    """How many cells are missing: marks of missing values count too."""
+    from unfade.files import count_missing
+    from unfade.tables import open_container
+
+    there = None if columns is None else open_container(table, columns)[1].present()
+    return count_missing(table) if there is None else int((~there).sum())
 
 
 def check_report(report: Path) -> None:

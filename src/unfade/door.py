@@ -14,7 +14,7 @@ from torch import Tensor
 from unfade.errors import DataNotice, InvalidData
 from unfade.observations import Observations, by_columns, variance
 from unfade.recording import noise_levels
-from unfade.spaces import ModelSpace
+from unfade.spaces import ModelSpace, skewed
 from unfade.tables import DAY, TEMPORAL, Column, Container, detection_limits
 
 Limits = dict[Any, tuple[str, float]]
@@ -94,10 +94,10 @@ def model_space(
 
 
 def _from_zero(obs: Observations, columns: Sequence[Column]) -> Tensor:
-    """Numbers whose least observed value is 0: counts, amounts, durations; there is nothing below."""
+    """Numbers whose least observed value is 0, or that are positive and skewed: counts, amounts; nothing lies below 0."""
     numbers = torch.tensor([column.kind in ("number", "whole") for column in columns] or [True] * obs.event_shape[0])
     least = torch.where(obs.observed & ~obs.within(), obs.values, torch.inf).amin(0)
-    return numbers & (least == 0)
+    return numbers & ((least == 0) | ((least > 0) & skewed(obs)))
 
 
 def say_what_is_left(container: Container, kinds: dict[str, str] | None) -> None:

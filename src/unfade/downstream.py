@@ -44,14 +44,30 @@ class Pooled:
         return 2 * t.sf(np.abs(self.estimate / self.std_error), self.df)
 
     def __str__(self) -> str:
+        """A table: a row for each coefficient."""
         low, high = self.interval()
-        names = self.names or tuple(str(i) for i in range(len(self.estimate)))
-        width = max(len(name) for name in names)
-        columns = zip(names, self.estimate, self.std_error, low, high, self.fmi, strict=True)
-        head = f"{'':{width}}  estimate  std error      95 % interval         fmi"
-        return "\n".join(
-            [head, *(f"{n:{width}}{e:10.4g}{s:11.4g}   [{a:9.4g}, {b:9.4g}]{f:8.3f}" for n, e, s, a, b, f in columns)]
-        )
+        names = self.names or tuple(map(str, range(len(self.estimate))))
+        numbers = {
+            "estimate": self.estimate, "std error": self.std_error, "t": self.estimate / self.std_error, "df": self.df,
+            "p value": self.p_value, "2.5 %": low, "97.5 %": high, "fmi": self.fmi,
+        }  # fmt: skip
+        columns = [["", *names], *([title, *map(_shown(title), values)] for title, values in numbers.items())]
+        widths = [max(map(len, cells)) for cells in columns]
+        aligned = [
+            [f"{cell:{'>' if place else '<'}{width}}" for cell in cells]
+            for place, (cells, width) in enumerate(zip(columns, widths, strict=True))
+        ]
+        return "\n".join(map("  ".join, zip(*aligned, strict=True)))
+
+
+def _shown(title: str) -> Callable[[float], str]:
+    """How numbers of a column of the table of pooled results are written."""
+    if title == "p value":
+        return lambda p: f"{p:.3f}" if p >= 0.001 else "<0.001"
+    if title == "df":
+        return lambda df: f"{df:.1f}" if df < 1e5 else f"{df:.0e}"
+    places = {"t": ".2f", "fmi": ".3f"}.get(title, ".4g")
+    return lambda number: f"{number:{places}}"
 
 
 def pool(results: Iterable[Any], df: float | None = None) -> Pooled:

@@ -72,7 +72,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         "duration", "ordered", "category", or "passthrough" (comes back as it is, unused).
     missing : list or dict or None
         Values of a frame that stand for missing ones, in all columns or by column: ``[-99, "refused"]``,
-        ``{"age": [-99]}``. Null and NaN always do; blank cells and a single point do in text that holds numbers.
+        ``{"age": [-99]}`` (the name "": all columns). Null and NaN always do; blank cells and a single point
+        do in text that holds numbers.
     fill : {"mean", "median", "draw"}
         What `transform` gives for a missing cell: the posterior mean, the median, or one draw. In frames it is
         rounded to a value that the column can hold (whole numbers, its own steps, the resolution of its dates); of

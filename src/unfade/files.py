@@ -92,7 +92,7 @@ def _read_csv(path: Path) -> Any:
     from pyarrow import csv
 
     def read(**options: Any) -> Any:
-        return csv.read_csv(path, convert_options=csv_options(**options))
+        return csv.read_csv(path, parse_options=csv_lines(), convert_options=csv_options(**options))
 
     table = read()
     check_text(path, table.schema)
@@ -108,6 +108,13 @@ def csv_options(**options: Any) -> Any:
     from pyarrow import csv
 
     return csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True, **options)
+
+
+def csv_lines() -> Any:
+    """How lines of a CSV file are told apart: quoted cells may hold line ends."""
+    from pyarrow import csv
+
+    return csv.ParseOptions(newlines_in_values=True)
 
 
 def check_text(path: Path, schema: Any) -> None:

@@ -216,7 +216,7 @@ class ModelSpace:
             full[..., entry] = values[..., first:last].argmax(-1).double()
         keep = torch.ones_like(self.modelled)
         keep[numbers] = exact
-        clean = self._in_units(full.clamp(*self.bounds).clamp(*self.reach))
+        clean = self._in_units(full.clamp(*self.reach).clamp(*self.bounds))
         full = torch.where(keep, clean, full) if noisy else clean
         flat = _flat(obs)
         full = torch.where(flat.observed & keep & ~flat.within(), flat.values.double(), full)

@@ -20,11 +20,11 @@ import torch
 
 from unfade.errors import InvalidData
 from unfade.observations import Observations
-from unfade.textformats import TextFormat, almost_numbers, find_format, is_blank
+from unfade.textformats import TextFormat, find_format, is_blank, odd_words
 
 KINDS = ("number", "whole", "boolean", "date", "time", "duration", "ordered", "category", "passthrough")
 TEMPORAL = ("date", "time", "duration")
-Missing = Sequence[Any] | dict[str, Any]  # values that stand for missing ones, of all columns or by column
+Missing = Sequence[Any] | dict[str, Any]  # values that stand for missing ones, of all columns, or by column ("": all)
 _LIMIT = re.compile(r"\s*([<>])=?\s*([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*")
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 
@@ -143,14 +143,13 @@ def open_container(
     if not _is_frame(data):
         return data, Container(None, data if isinstance(data, torch.Tensor) else None, dtype)
     frame = _named(data)
-    given, marks = kinds or {}, missing if isinstance(missing, dict) else {}
+    given, marks = kinds or {}, missing if isinstance(missing, dict) else {"": missing}
     for what, named in (("kinds", given), ("missing", marks)):
-        if unknown := sorted(set(named) - set(frame.columns)):
+        if unknown := sorted(set(named) - {"", *frame.columns}):
             raise InvalidData(f"{what} names the columns {unknown}, which are not there. Columns are {frame.columns[:10]}.")
     known = {column.name: column for column in columns or ()}
     if columns is None:
-        each = {name: _marks(marks.get(name) if marks else missing) for name in frame.columns}
-        found = tuple(_found(frame[name], name, given.get(name), each[name]) for name in frame.columns)
+        found = tuple(_found(frame[name], name, given.get(name), marks_of(missing, name)) for name in frame.columns)
     else:  # columns that were not there before pass through
         found = tuple(known.get(name, Column(name, "passthrough")) for name in frame.columns)
     array = np.stack([_codes(frame[c.name], c) for c in found], 1) if found else np.empty((len(frame), 0))
@@ -207,10 +206,12 @@ def _named(data: Any) -> Any:
     return nw.from_native(data, eager_only=True)
 
 
-def _marks(missing: Any) -> tuple[Any, ...]:
-    """Values that stand for missing ones, as a tuple."""
-    alone = isinstance(missing, (str, int, float)) or missing is None
-    return () if missing is None else (missing,) if alone else tuple(missing)
+def marks_of(missing: Missing | None, name: str) -> tuple[Any, ...]:
+    """Values that stand for missing ones in a column."""
+    named = missing if isinstance(missing, dict) else {"": missing}
+    given = [named.get(each) for each in dict.fromkeys((name, ""))]
+    each = [[marks] if isinstance(marks, (str, int, float)) else marks or () for marks in given]
+    return tuple(mark for marks in each for mark in marks)
 
 
 def _found(series: Any, name: str, kind: str | None, missing: tuple[Any, ...] = ()) -> Column:
@@ -222,7 +223,7 @@ def _found(series: Any, name: str, kind: str | None, missing: tuple[Any, ...] = 
         raise InvalidData(f"Kinds of columns are {', '.join(KINDS)}; got {kind!r} for {name!r}.")
     if kind == "passthrough":  # whatever it holds
         return Column(name, kind)
-    column = _guessed(series, Column(name, "number", missing=missing), as_text=kind in ("ordered", "category"))
+    column = _guessed(series, Column(name, "passthrough", missing=missing), as_text=kind in ("ordered", "category"))
     if kind in (None, column.kind):
         return column
     if kind in ("ordered", "category"):
@@ -255,7 +256,7 @@ def _guessed(series: Any, column: Column, as_text: bool = False) -> Column:
     if dtype == nw.Boolean:
         return replace(column, kind="boolean")
     if dtype.is_numeric() or count == 0:
-        return _number(series, column) if count else column
+        return _number(series, column) if count else replace(column, kind="number")
     if _holds_dates(series) or dtype in (nw.Time, nw.Duration):
         kind = "time" if dtype == nw.Time else "duration" if dtype == nw.Duration else "date"
         return _with_step(series, replace(column, kind=kind))
@@ -279,24 +280,26 @@ def _guessed(series: Any, column: Column, as_text: bool = False) -> Column:
 
 
 def _suspect_words(series: Any, values: Sequence[Any]) -> str:
-    """What to say of text that would hold numbers, were it not for a few words."""
+    """What to say of text that would have a format, were it not for a few words."""
     if not all(isinstance(value, str) for value in values):
         return ""
     counts = Counter(series.to_list())
-    words = almost_numbers(values, [counts[value] for value in values])
+    words = odd_words(values, [counts[value] for value in values])
     if not words:
         return ""
     options = " ".join(f"--missing {shlex.quote(word)}" for word in words)
     cells = sum(counts[word] for word in words)
     count = f"{cells} cells" if cells > 1 else "1 cell"
     return (
-        f"it holds numbers but for {', '.join(map(repr, words))} ({count}), so it is taken for text. If that stands "
-        f"for missing values, give missing={list(words)} ({options})"
+        f"it holds numbers or dates but for {', '.join(map(repr, words))} ({count}), so it is taken for text. If that "
+        f"stands for missing values, give missing={list(words)} ({options}); else correct it, or say that the column is "
+        f"text: kinds={{{series.name!r}: 'category'}} (--kind {shlex.quote(series.name)}=category) or 'passthrough'"
     )
 
 
 def _unusable(series: Any) -> str:
-    return f"it holds {type(_telling(series)).__name__} objects, which cannot be modelled: it comes back as it is"
+    types = sorted({type(value).__name__ for value in series.drop_nulls().to_list()})
+    return f"it holds {' and '.join(types[:3])} objects, which cannot be modelled: it comes back as it is"
 
 
 _OBJECTS: tuple[tuple[tuple[type, ...], str], ...] = (
@@ -419,17 +422,38 @@ def _empty(series: Any, column: Column) -> np.ndarray:
         empty = empty | np.isnan(_floats(series))
     if series.dtype.is_numeric():
         return empty | np.isin(_floats(series), _as_numbers(column.missing)) if column.missing else empty
-    if not (column.missing or column.text or column.limits):
+    read = column.kind in ("number", "whole", *TEMPORAL)  # text of such a column is read, blank cells are missing
+    if not (column.missing or (read and _may_hold_text(series))):
         return empty
     marks, numbers = {str(mark).strip() for mark in column.missing}, _as_numbers(column.missing)
 
     def gone(value: Any) -> bool:
         if not isinstance(value, str):
-            return value in column.missing
+            return value in column.missing or (isinstance(value, (int, float, Decimal)) and float(value) in numbers)
         is_mark = value.strip() in marks or (bool(numbers) and bool(_NUMBER.fullmatch(value)) and float(value) in numbers)
-        return is_mark or (bool(column.text or column.limits) and is_blank(value))
+        return is_mark or (read and is_blank(value))
 
     return empty | _each(series, gone, False, empty)
+
+
+def _may_hold_text(series: Any) -> bool:
+    import narwhals as nw
+
+    return series.dtype in (nw.String, nw.Object, nw.Unknown)
+
+
+def _as_written(series: Any, column: Column) -> Column:
+    """The column with the format of this very series, which may be text where the fit had numbers, or the reverse."""
+    if column.kind not in ("number", "whole", *TEMPORAL):
+        return column
+    if not _may_hold_text(series):
+        return replace(column, text=None, limits=False)
+    if column.text is not None or column.limits:
+        return column
+    texts = [value for value in _values(series, column) or () if isinstance(value, str)]
+    found = find_format(texts)
+    alike = found is not None and (found.kind == column.kind or (found.kind == "number" and column.kind == "whole"))
+    return replace(column, text=found) if alike else column
 
 
 def _as_numbers(marks: Sequence[Any]) -> list[float]:
@@ -455,6 +479,7 @@ def _each(series: Any, function: Callable[[Any], Any], null: Any, empty: np.ndar
 
 def _codes(series: Any, column: Column) -> np.ndarray:
     """A column as numbers; NaN where nothing is known, or where a category was not there before."""
+    column = _as_written(series, column)
     empty = _empty(series, column)
     if column.kind == "passthrough" or empty.all():
         return np.full(len(series), np.nan)
@@ -471,16 +496,16 @@ def _code(value: Any, column: Column) -> float:
         code = column.text.parse(value)
         if code is not None:
             return code
-    elif column.kind in TEMPORAL:
+    elif column.kind in TEMPORAL and not isinstance(value, str):
         return _microseconds(value)
     limit = _LIMIT.fullmatch(value) if column.limits and isinstance(value, str) else None
     try:
         return float(limit[2] if limit else value)
     except (TypeError, ValueError):
-        expected = column.kind + "s" if column.text is not None or column.kind in TEMPORAL else "numbers"
+        expected = column.kind + "s" if column.kind in TEMPORAL else "numbers"
         raise InvalidData(
-            f"Expected {expected} in column {column.name!r}, as it had before, got {value!r}. "
-            "Correct it, or leave it empty."
+            f"Expected {expected} in column {column.name!r}, as it had before, got {value!r}. Correct it, or leave it "
+            f"empty; if it stands for a missing value, fit with missing=[{value!r}] (--missing {shlex.quote(str(value))})."
         ) from None
 
 
@@ -507,6 +532,7 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
 
     if column.kind == "passthrough":
         return series.to_native()
+    column = _as_written(series, column)
     empty = _empty(series, column)
     temporal = column.kind in TEMPORAL
     if series.dtype in (nw.Float64, nw.Float32) and not (column.categories or (temporal and empty.all())):
@@ -514,13 +540,17 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
         return _new_series(series.to_native(), kept, series.dtype)
     old, unit = _codes(series, column), column.unit
     new = np.where(np.isnan(codes), np.nan, unit * np.round(codes / unit) if unit else codes)
-    changed = ~np.isnan(new) & (empty | (~np.isnan(old) & (old != new)))  # a category not known before stays
+    differs = (old != new) & (old != codes)  # finer than the steps at fit: the value that it had
+    changed = ~np.isnan(new) & (empty | (~np.isnan(old) & differs))  # a category not known before stays
     if not changed.any():
         return series.to_native()
     if column.kind == "date" and _holds_dates(series):
         return _with_dates(series, changed, new[changed])
     values = series.to_list()
-    like = next((value for value, gone in zip(values, empty, strict=True) if not gone), None)
+    there = (value for value, gone in zip(values, empty, strict=True) if not gone)
+    like = next(there, None)
+    if isinstance(like, Decimal):  # of as many places as any has
+        like = min(like, *there, key=lambda value: value.as_tuple().exponent if isinstance(value, Decimal) else 0)
     for row in changed.nonzero()[0]:
         values[row] = _value(new[row], column, like)
     return _native_like(series, values)
@@ -620,7 +650,7 @@ def _pandas_like(native: Any, values: list[Any]) -> Any:
     except (TypeError, ValueError, OverflowError):
         return made
     there = made.notna()
-    if not cast.notna().equals(there):  # None among truth values would be False
+    if not np.array_equal(cast.notna(), there):  # None among truth values would be False
         return made.astype("boolean") if native.dtype == bool else made
     fits = native.dtype.kind not in "iu" or bool((cast[there] == made[there]).all())
     return cast if fits else made
@@ -666,7 +696,11 @@ def _framed(template: Any, series: list[Any]) -> Any:
         import pandas as pd
 
         columns = [
-            pd.Series(each.to_numpy() if str(each.dtype).startswith("float") else each.array, index=template.index)
+            pd.Series(
+                each.to_numpy() if str(each.dtype).startswith("float") else each.array,
+                index=template.index,
+                dtype=each.dtype,
+            )
             for each in series
         ]
         result = pd.concat(columns, axis=1) if columns else template.iloc[:, :0]

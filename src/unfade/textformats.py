@@ -67,9 +67,9 @@ class TextFormat:
             return None
         digits = parts["digits"] or "0"
         if marks := set(re.sub(r"\d", "", digits)):
-            if marks != {self.thousands}:
+            if marks != {self.thousands or ","}:
                 return None
-            digits = digits.replace(self.thousands, "")
+            digits = digits.replace(self.thousands or ",", "")
         return float(parts["sign"] + parts["inner"] + digits + (parts["fraction"] or "") + (parts["power"] or ""))
 
     def write(self, code: float) -> str:
@@ -98,33 +98,76 @@ def find_format(texts: Sequence[str]) -> TextFormat | None:
 
     texts: different cells of a column. Numbers with leading zeros are codes, and no numbers.
     """
-    cells = [text for text in texts if not is_blank(text)]
-    if not cells:
-        return None
-    if (number := _number_format(cells)) is not None:
-        return number
-    clocks = [TextFormat("time", pattern=clock) for clock in _CLOCKS]
-    dates = [TextFormat("date", pattern=day) for day in _DAYS]
-    both = [TextFormat("date", pattern=f"{day} {clock}") for day, clock in product(_DAYS, _CLOCKS[:2])]
-    fitting = (each for each in (*dates, *clocks, *both) if all(each.parse(cell) is not None for cell in cells))
-    if (found := next(fitting, None)) is None:
-        return None
+    fitting = formats(texts)
+    if not fitting or fitting[0].kind == "number":
+        return fitting[0] if fitting else None
+    found, cells = fitting[0], [text for text in texts if not is_blank(text)]
     return replace(found, padded=all(found.write(_code(found, cell)) == cell.strip() for cell in cells))
 
 
-def almost_numbers(texts: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
-    """The few words of a column that holds numbers otherwise: texts that may stand for missing values.
+def formats(texts: Sequence[str]) -> list[TextFormat]:
+    """All formats that all texts have, blank ones aside, the one to take first."""
+    cells = [text for text in texts if not is_blank(text)]
+    if not cells:
+        return []
+    if (number := _number_format(cells)) is not None:
+        return [number]
+    clocks = [TextFormat("time", pattern=clock) for clock in _CLOCKS]
+    dates = [TextFormat("date", pattern=day) for day in _DAYS]
+    both = [TextFormat("date", pattern=f"{day} {clock}") for day, clock in product(_DAYS, _CLOCKS[:2])]
+    return [each for each in (*dates, *clocks, *both) if all(each.parse(cell) is not None for cell in cells)]
 
-    texts: different cells; counts: how often each occurs. At least nine cells in ten hold numbers of one format, and there
-    are at most three other words.
 
-    >>> almost_numbers(["1.5", "2.5", "refused"], [50, 40, 5])
+class Witnesses:
+    """The formats that the texts of a column may have, looked at in parts, and the few cells that show it.
+
+    cells: such that `formats` of them is that of all texts so far, each with the number of its row.
+    """
+
+    def __init__(self) -> None:
+        self.cells: dict[str, int] = {}
+        self.formats: list[TextFormat] = []
+        self.none = False
+
+    def look(self, texts: dict[str, int]) -> None:
+        """More texts, each with the number of its row."""
+        for text, row in texts.items():
+            if self.none:
+                return
+            if not (is_blank(text) or self._known(text)):
+                self.cells[text] = row
+                self.formats = formats(list(self.cells))
+                self.none = not self.formats
+
+    def _known(self, text: str) -> bool:
+        """Whether a text changes nothing."""
+        if not self.formats or any(each.parse(text) is None for each in self.formats):
+            return False
+        if self.formats[0].kind != "number":
+            return True
+        held, found = self.formats[0], _number_format([text])
+        return found is not None and found.decimals <= held.decimals and found.thousands in ("", held.thousands)
+
+
+def odd_words(texts: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
+    """The few words of a column that has a format otherwise: texts that may stand for missing values.
+
+    texts: different cells; counts: how often each occurs. There are at most three of them: words without digits in up to
+    half of the cells, or others in up to a tenth.
+
+    >>> odd_words(["1.5 kg", "2.5 kg", "refused"], [50, 40, 5])
     ('refused',)
     """
-    number = TextFormat("number")
-    others = [text for text in texts if not is_blank(text) and number.parse(text) is None]
-    share = sum(count for text, count in zip(texts, counts, strict=True) if text in others) / max(1, sum(counts))
-    return tuple(others) if 0 < len(others) <= 3 and share <= 0.1 else ()
+    held, total = dict(zip(texts, counts, strict=True)), max(1, sum(counts))
+    cells = [text for text in texts if not is_blank(text)]
+    wordy = [text for text in cells if not re.search(r"\d", text)]
+    choices = [(wordy, 0.5)] if wordy and len(wordy) <= 3 and find_format([t for t in cells if t not in wordy]) else []
+    for text in cells[:: max(1, len(cells) // 5)]:  # one of them has the format, if nine in ten have
+        choices += [([cell for cell in cells if each.parse(cell) is None], 0.1) for each in formats([text])]
+    fitting = (
+        words for words, most in choices if 0 < len(words) <= 3 and sum(held[word] for word in words) <= most * total
+    )
+    return tuple(next(fitting, ()))
 
 
 def _number_format(cells: Sequence[str]) -> TextFormat | None:

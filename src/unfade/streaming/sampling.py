@@ -7,6 +7,7 @@ column, for the first number with a fraction.
 
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from unfade.estimator import Recoverer
 from unfade.methods import members_for, training_for
 from unfade.randomness import step_keys
 from unfade.streaming.sources import FIXED_BYTES, READ, Source, parse_memory
+from unfade.textformats import Witnesses, is_blank
 
 CATEGORIES = 10_000  # different texts of a column that are told apart; a column with more passes through
 _LEAST_ROWS = 20_000  # a sample has as many, however few steps there are: sizes and scales are found from it
@@ -62,6 +64,7 @@ def fit_stream(
 class _Range:
     """What a column of numbers, truth values or dates shows in one pass: the rows of its ends and its first fraction."""
 
+    marks: tuple[Any, ...] = ()
     ends: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
     needed: dict[Any, int] = field(default_factory=dict)
     last: float | None = None
@@ -69,6 +72,9 @@ class _Range:
 
     def look(self, column: pa.ChunkedArray, start: int, name: str) -> None:
         values = _as_floats(column)
+        self.counting &= not pa.types.is_temporal(column.type)
+        if self.marks:
+            values = np.where(np.isin(values, tables._as_numbers(self.marks)), np.nan, values)
         for end, reduce in enumerate((np.fmin.reduce, np.fmax.reduce)):
             found = float(reduce(values))
             if np.isinf(found):
@@ -98,16 +104,18 @@ class _Range:
 
 @dataclass
 class _Values:
-    """The different values of a column of texts in one pass, each with its first row; and whether some are limits."""
+    """The different values of a column of texts in one pass, each with its first row; and whether they have a format."""
 
+    marks: tuple[Any, ...] = ()
     needed: dict[Any, int] = field(default_factory=dict)
     count: int = 0
     many: bool = False
-    shown: dict[str, int] = field(default_factory=dict)  # the first limit such as <0.5, number, and other text
+    shown: dict[str, int] = field(default_factory=dict)  # the first limit such as <0.5, number, other text, and gap
+    witnesses: Witnesses = field(default_factory=Witnesses)
 
     def look(self, column: pa.ChunkedArray, start: int, name: str) -> None:
         self.count += len(column) - column.null_count
-        if self.many and "other" in self.shown:
+        if self.many and "other" in self.shown and self.witnesses.none:
             return
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
@@ -118,31 +126,40 @@ class _Values:
         for code, row in zip(found.tolist(), rows.tolist(), strict=True):
             if code < 0 or values[code] in self.needed:
                 continue
-            self._show(values[code], start + row)
+            if self._show(values[code], start + row) and isinstance(values[code], str):
+                self.witnesses.look({values[code]: start + row})
             if not self.many:
                 self.needed[values[code]] = start + row
         if len(self.needed) > CATEGORIES:
             self.many, self.needed = True, {}
-        for what, row in self.shown.items():
+        for what, row in (*self.shown.items(), *self.witnesses.cells.items()):
             self.needed[what, row] = row  # a pair: no text is one
 
-    def _show(self, value: Any, row: int) -> None:
-        if "other" in self.shown:
-            return
+    def _show(self, value: Any, row: int) -> bool:
+        """Note the first cell of each sort; whether it is one that holds something."""
         text = value if isinstance(value, str) else ""
+        if isinstance(value, str) and (is_blank(text) or text.strip() in map(str, self.marks)):
+            self.shown.setdefault("gap", row)
+            return False
         what = "limit" if tables._LIMIT.fullmatch(text) else "number" if tables._NUMBER.fullmatch(text) else "other"
         self.shown.setdefault(what, row)
+        return True
 
     @property
     def features(self) -> int:
         """How many features of a model it is."""
-        return 1 if self.many else max(1, len(self.needed) - len(self.shown))
+        return 1 if self.many or self._read() else max(1, sum(not isinstance(value, tuple) for value in self.needed))
 
     def kind(self, rows: int) -> str | None:
         """The kind of the column, where the sample does not show it."""
-        if set(self.shown) == {"limit", "number"} or not self.count:
+        if set(self.shown) - {"gap"} == {"limit", "number"} or not self.count or self._read():
             return None
         return "passthrough" if self.many or self.features > max(20, 0.3 * self.count) else "category"
+
+    def _read(self) -> bool:
+        """Whether the texts are read as numbers, dates or times."""
+        found = self.witnesses.formats
+        return bool(found) and not (found[0].plain and "gap" not in self.shown and not self.marks)
 
 
 class _Sample:
@@ -157,7 +174,8 @@ class _Sample:
         self.rows = self.held_rows = self.bytes = 0
         self.highest: int | None = None  # key of a row that is kept, where not all are
         self.held: list[tuple[np.ndarray, np.ndarray, pa.Table]] = []  # numbers of rows, their keys, the rows
-        self.looks = {each.name: look for each in schema if (look := _look(each.type, (rec.kinds or {}).get(each.name)))}
+        looks = {each.name: _look(each.type, (rec.kinds or {}).get(each.name)) for each in schema}
+        self.looks = {name: look(tables.marks_of(rec.missing, name)) for name, look in looks.items() if look is not None}
 
     @property
     def whole(self) -> bool:
@@ -227,21 +245,21 @@ class _Sample:
         return {name: kind for name, kind in found.items() if kind is not None}
 
 
-def _look(kind: pa.DataType, given: str | None) -> _Range | _Values | None:
+def _look(kind: pa.DataType, given: str | None) -> Callable[..., _Range | _Values] | None:
     """How to look at a column of an Arrow type, for which the user gave a kind or none."""
     if given == "passthrough":
         return None
     types = pa.types
     texts = (types.is_string, types.is_large_string, types.is_dictionary)
     if given in ("ordered", "category") or any(is_it(kind) for is_it in texts):
-        return _Values()
-    ranged = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_date, types.is_timestamp)
-    return _Range() if any(is_it(kind) for is_it in ranged) else None
+        return _Values
+    ranged = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_temporal)
+    return _Range if any(is_it(kind) for is_it in ranged) else None
 
 
 def _as_floats(column: pa.ChunkedArray) -> np.ndarray:
     """Numbers, truth values and dates as floats, NaN where there is none."""
-    if pa.types.is_date32(column.type):
+    if pa.types.is_date32(column.type) or pa.types.is_time32(column.type):
         column = column.cast(pa.int32())
     elif pa.types.is_temporal(column.type):
         column = column.cast(pa.int64())

@@ -130,7 +130,8 @@ def _parquet_schema(paths: Sequence[Path]) -> pa.Schema:
 
 def _open_csv(path: Path, types: dict[str, Any] | None = None, only: Sequence[str] = ()) -> Any:
     convert = files.csv_options(column_types=types, include_columns=list(only))
-    return csv.open_csv(path, read_options=csv.ReadOptions(block_size=2**22), convert_options=convert)
+    read = csv.ReadOptions(block_size=2**22)
+    return csv.open_csv(path, read_options=read, parse_options=files.csv_lines(), convert_options=convert)
 
 
 def _csv_schema(path: Path) -> pa.Schema:
