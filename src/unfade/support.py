@@ -19,6 +19,7 @@ _ROWS, _COLUMNS = 20_000, 200  # that are searched
 _LEAST = 5  # cells outside the support
 _SHARE = 0.1  # of a column's missing cells that lie outside the support, or nothing is said
 _BEYOND = 0.25  # sd of the other column by which half of them lie beyond the edge
+_WINDOW = 30  # rows inside the edge that are looked at, or more
 _INSIDE = 0.25  # share of cells that are observed just inside the edge: a share that fades out leaves no edge
 _CHANCE = 1e-3  # of a false alarm in a whole table
 _STREAM = 60  # of random numbers
@@ -88,14 +89,20 @@ def _gaps(obs: Observations, j: int, k: int) -> list[SupportGap]:
         if len(outside) < max(_LEAST, _SHARE * len(holes)) or float(outside.median()) - sign * edge < _BEYOND * spread:
             continue
         inside = torch.cat([sign * known, sign * holes[sign * holes <= sign * edge]])
-        nearest = inside.topk(min(len(inside), len(outside))).indices
-        share = float((nearest < len(known)).double().mean())  # that are observed, of as many rows inside the edge
-        if share < _INSIDE or (1 - share) ** len(outside) > _CHANCE / pairs:
+        nearest = inside.topk(min(len(inside), max(_WINDOW, len(outside)))).indices
+        observed = int((nearest < len(known)).sum())  # of as many rows inside the edge
+        if observed < _INSIDE * len(nearest) or _all_holes(len(outside), len(nearest), observed) > _CHANCE / pairs:
             continue
         near = (sign * known).argsort(descending=True)[: max(10, min(50, len(known) // 20))]
         donors = obs.values[there, j].double()[near].sort().values
         found.append(SupportGap(j, k, sign, edge, len(outside), donors))
     return found
+
+
+def _all_holes(outside: int, inside: int, observed: int) -> float:
+    """The chance that all rows outside the edge are holes, if holes were any of the rows there and inside (Fisher)."""
+    rows = np.arange(outside)
+    return float(np.prod((outside + inside - observed - rows) / (outside + inside - rows)))
 
 
 def fill_gaps(gaps: Sequence[SupportGap], draws: Tensor, observed: Tensor, rows: Tensor, seed: int, first: int = 0) -> None:
