@@ -141,16 +141,27 @@ LARGE = (32, 48, 64, 64)  # channels of the stronger convolutional networks
 NETWORKS = ("auto", "full", "conv", "conv-large")
 
 
-def network_for(network: str, event_shape: Sequence[int]) -> str:
-    """The kind of networks for samples of some shape: of "auto", convolutional ones for images of more than 64 x 64 pixels.
+def is_image(event_shape: Sequence[int], least: int = 8) -> bool:
+    """Whether samples of some shape are images: two axes of so many entries at least, alike in length or long.
 
-    Two axes of 32 or more make an image: series of a few channels are none.
+    Series of a few channels are none.
+    """
+    if len(event_shape) not in (2, 3):
+        return False
+    short, long = sorted(event_shape[:2])
+    return short >= least and (long <= 4 * short or short >= 32)
+
+
+def network_for(network: str, event_shape: Sequence[int], seeing: bool = True) -> str:
+    """The kind of networks for samples of some shape: of "auto", convolutional ones for images.
+
+    Of small images only where their decoder may see the data (`seeing`), as it may not with noise.
     """
     if network not in NETWORKS:
         raise InvalidData(f"network must be one of {', '.join(NETWORKS)}, got {network!r}.")
     if network == "auto":
-        large = len(event_shape) in (2, 3) and min(event_shape[:2]) >= 32 and event_shape[0] * event_shape[1] > 64 * 64
-        return "conv-large" if large else "full"
+        large = len(event_shape) > 1 and event_shape[0] * event_shape[1] > 64 * 64
+        return "conv-large" if is_image(event_shape, 32 if large else 12) and (large or seeing) else "full"
     if network != "full" and len(event_shape) not in (2, 3):
         raise InvalidData(
             f"network {network!r} is for images, (samples, height, width) or (samples, height, width, channels), got "

@@ -26,6 +26,7 @@ from unfade.architectures import (
     architecture_for,
     conv_architecture,
     image_of,
+    is_image,
     network_for,
 )
 from unfade.cells import HeldOut
@@ -229,6 +230,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             deadline=self.max_seconds and time.monotonic() + self.max_seconds,
             linear=self.method == "tae" and not (self.settings or self.architecture or space.limited or growing),
             ends=space.ends,
+            image=image_of(obs.event_shape) if images or is_image(obs.event_shape) else None,
+            places=None if images else space.modelled.nonzero().flatten().to(self._device()),
         )
         if checkpoint is not None:
             said = {**self.get_params(deep=False), "random_state": seed, "verbose": 0, "device": self._device().type}
@@ -387,10 +390,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             if self.architecture.image != (given := image_of(obs.event_shape)):
                 raise InvalidData(f"The architecture is for images of {self.architecture.image}, the data are of {given}.")
             return self.architecture
-        network = network_for(self.network, obs.event_shape)
+        exact = self.noise is None or not (isinstance(self.noise, str) or np.any(self.noise))
+        seeing = exact and self.method == "tae" and not self.settings and self.refine in ("auto", 0)
+        network = network_for(self.network, obs.event_shape, seeing)
         if self.architecture is not None or network == "full":
             return None
-        exact = self.noise is None or not (isinstance(self.noise, str) or np.any(self.noise))
         paper = self.method == "tae-paper"
         network = "conv" if paper and self.network == "auto" else network
         return conv_architecture(network, obs.event_shape, paper or (self.method == "tae" and exact))

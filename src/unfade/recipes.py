@@ -22,6 +22,8 @@ from unfade.objectives import (
     Predictive,
     PredictiveCRPS,
     hide_boxes,
+    hide_either,
+    hide_holes,
     hide_share,
 )
 from unfade.observations import Observations
@@ -58,7 +60,8 @@ class Task:
     time.monotonic(); each stage takes its share of the time that is left. linear: whether a linear model may take
     the place of networks. split, predicted: cells that were held out to find how long to train, and draws of their clean
     values. checkpoint: keeps what training has reached. ends: what the decoder's means stay between, (2, features), where
-    the architecture is bounded; None: 0 and 1.
+    the architecture is bounded; None: 0 and 1. image, places: height, width and channels of images, and which of their
+    entries the features are, None for all; image is None for other data.
     """
 
     obs: Observations
@@ -77,6 +80,8 @@ class Task:
     predicted: Tensor | None = None
     checkpoint: Checkpoint | None = None
     ends: Tensor | None = None
+    image: tuple[int, int, int] | None = None
+    places: Tensor | None = None
 
     @property
     def features(self) -> int:
@@ -211,7 +216,8 @@ def tae(
         raise InvalidData(f"posterior must be one of {', '.join(POSTERIORS)}, got {posterior!r}.")
     if predicts(posterior, task.architecture, task.features - task.corruption.categorical):
         plain = isinstance(task.corruption, GaussianNoise)
-        objective = Predictive(hide_share, sharpness if plain else 0.0, fidelity)
+        hide = hide_share if task.image is None else hide_either(hide_share, hide_boxes(task.image, task.places))
+        objective = Predictive(hide, sharpness if plain else 0.0, fidelity)
         return (yield from _alone(task, objective, noise_steps=300, own_prior=True))
     model = yield from _alone(task, MIWAE(weights), time_share=0.8)
     last = _bound_stage if posterior == "bound" else _forward_stage
@@ -240,8 +246,8 @@ def seeing_tae(task: Task) -> Recipe:
 
 
 def _hold(task: Task) -> HoldOut:
-    image = task.architecture.image if isinstance(task.architecture, ConvArchitecture) else None
-    return hold_out if image is None else hold_out_as(hide_boxes(image))
+    """What is held out is like what is missing: of images, holes."""
+    return hold_out if task.image is None else hold_out_as(hide_holes(task.image, task.places))
 
 
 def _forward_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> Recipe:
