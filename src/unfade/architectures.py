@@ -152,16 +152,16 @@ def is_image(event_shape: Sequence[int], least: int = 8) -> bool:
     return short >= least and (long <= 4 * short or short >= 32)
 
 
-def network_for(network: str, event_shape: Sequence[int], seeing: bool = True) -> str:
+def network_for(network: str, event_shape: Sequence[int], predictive: bool = True) -> str:
     """The kind of networks for samples of some shape: of "auto", convolutional ones for images.
 
-    Of small images only where their decoder may see the data (`seeing`), as it may not with noise.
+    Of small images only where the posterior is trained to predict what is hidden, which is when these do better.
     """
     if network not in NETWORKS:
         raise InvalidData(f"network must be one of {', '.join(NETWORKS)}, got {network!r}.")
     if network == "auto":
         large = len(event_shape) > 1 and event_shape[0] * event_shape[1] > 64 * 64
-        return "conv-large" if is_image(event_shape, 32 if large else 12) and (large or seeing) else "full"
+        return "conv-large" if is_image(event_shape, 32 if large else 12) and (large or predictive) else "full"
     if network != "full" and len(event_shape) not in (2, 3):
         raise InvalidData(
             f"network {network!r} is for images, (samples, height, width) or (samples, height, width, channels), got "

@@ -116,6 +116,11 @@ class GaussianNoise(Corruption):
         """The noise level; 0 where there is no noise."""
         return torch.where(self.exact, 0.0, (10 * self.log_std_tens).exp())
 
+    def keep_below(self, std: float) -> None:
+        """Lower the level to this one where it is higher."""
+        with torch.no_grad():
+            self.log_std_tens.clamp_(max=log(std) / 10)
+
     def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:
         """y = x + std * eps where observed."""
         noisy = clean + self.level(clean) * normals(*clean.shape)

@@ -32,10 +32,12 @@ def held_out(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed
     data, container = open_container(X, None if refit else recoverer.columns_, recoverer.kinds, recoverer.missing)
     table = np.array(data, dtype=float)
     shape, table = table.shape, table.reshape(len(table), -1)
-    hidden = _hidden_holes(table, shape[1:], seed) if is_image(shape[1:]) else _hidden_cells(table, share, seed)
+    images = is_image(shape[1:])
+    hidden = _hidden_holes(table, shape[1:], seed) if images else _hidden_cells(table, share, seed)
     if not hidden.any():
         raise InvalidData("There is nothing to hide: every row has one observed cell at most.")
-    return _predict(recoverer, container, table, hidden, n_draws, seed, refit, shape).judged()
+    cells = _predict(recoverer, container, table, hidden, n_draws, seed, refit, shape)
+    return cells if images else cells.judged()
 
 
 def _hidden_cells(table: np.ndarray, share: float, seed: int) -> np.ndarray:
