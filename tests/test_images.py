@@ -9,7 +9,7 @@ from scipy.ndimage import distance_transform_edt, label
 from torch.distributions import Independent
 
 from unfade import Architecture, InvalidData, Recoverer, TrainingConfig, networks
-from unfade.architectures import LARGE, ConvArchitecture, network_for
+from unfade.architectures import LARGE, ConvArchitecture, conv_architecture, network_for
 from unfade.conditionals import Cells, Conditional, standard_normal
 from unfade.corruption import GaussianNoise, GrowingNoise
 from unfade.errors import DataNotice
@@ -401,3 +401,12 @@ def test_a_gallery_is_a_picture(tmp_path):
     rec = quick(network="conv").fit(given)
     write_gallery(rec, given[:3], tmp_path / "page.png", draws=4)
     assert (tmp_path / "page.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_no_pixel_is_drawn_wider_than_one_taken_at_random():
+    built = conv_architecture("conv-large", (16, 16), decoder_sees=True)
+    decoder = built.decoder(256)
+    decoder.offset.fill_(9.0)
+    y = torch.zeros(2, 256)
+    scale = decoder(torch.zeros(2, 10), y, y).base_dist.scale
+    assert 0.9 < float(scale.detach().max()) <= 1.0

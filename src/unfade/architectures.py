@@ -66,6 +66,7 @@ class ConvArchitecture:
 
     image: height, width, channels. channels: one number for the paper's networks (supplement C), where every map has as
     many; several for stronger ones, residual and with group normalisation, of the maps at 1/2, 1/4, ... of the image.
+    widest: what the decoder's sds stay below; 1, the sd of all pixels, as none is known less than one taken at random.
     latent, prior_latent: channels of z and z_p. width and decoder_sees as in `Architecture`.
     """
 
@@ -76,6 +77,7 @@ class ConvArchitecture:
     prior_latent: int = 5
     width: float = 20.0
     decoder_sees: bool = True
+    widest: float | None = None
 
     def encoder(self, inputs: int) -> Gaussian:
         """A density over latent images given `inputs` numbers: those of one image or more."""
@@ -94,7 +96,7 @@ class ConvArchitecture:
             stack = networks.FromPyramid(self.image, self.latent, self.channels, sees)
             side = networks.Pyramid(self.image, 3 * self.image[2], self.channels) if sees else None
         up = Up(self.image, self.latent, stack, side, self.factor, fill=sees and not self._plain)
-        return Gaussian(up, features, self.width)
+        return Gaussian(up, features, self.width, widest=self.widest)
 
     def prior(self, features: int) -> PriorLVM:
         """The paper's shallow prior, down to 1/32 of the image."""
@@ -178,7 +180,9 @@ def image_of(event_shape: Sequence[int]) -> tuple[int, int, int]:
 
 def conv_architecture(network: str, event_shape: Sequence[int], decoder_sees: bool) -> ConvArchitecture:
     """The convolutional networks of a name for images (height, width) or (height, width, channels)."""
-    return ConvArchitecture(image_of(event_shape), LARGE if network == "conv-large" else (5,), decoder_sees=decoder_sees)
+    if network == "conv":
+        return ConvArchitecture(image_of(event_shape), decoder_sees=decoder_sees)
+    return ConvArchitecture(image_of(event_shape), LARGE, decoder_sees=decoder_sees, widest=1.0)
 
 
 def architecture_for(samples: int, features: int, bounded: bool = False) -> Architecture:

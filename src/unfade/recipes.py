@@ -147,11 +147,10 @@ def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most
     hundred by heart, noise and all.
     """
     noise = posterior.corruption
-    most_level, few = torch.inf, torch.inf
-    if task.image is not None and isinstance(noise, GaussianNoise) and not isinstance(noise, GrowingNoise):
-        most_level, few = _roughness(task), EPOCHS * len(task.obs) / task.training.batch_size
-    if most_level < torch.inf:
-        noise.keep_below(most_level)
+    plain = isinstance(noise, GaussianNoise) and not isinstance(noise, GrowingNoise)
+    roughness = _roughness(task) if plain and task.image is not None else None
+    few = torch.inf if roughness is None else EPOCHS * len(task.obs) / task.training.batch_size
+    _keep_below(noise, roughness)
     level = noise.std.detach()[noise.std > 0]  # of what carries noise
     posterior.decoder.offset.fill_(2 * float((level / 16).log().mean()))
     steps = task.training.steps
@@ -159,15 +158,20 @@ def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most
     needed = max(300, min(most, steps // 10)) / pace  # the level needs some 300 to fall
     taken = int(min(steps, needed, max(20, few)))
     yield Stage(posterior, objective, taken / steps, time_share=0.15)
-    if most_level < torch.inf:
-        noise.keep_below(most_level)
+    _keep_below(noise, roughness)
     noise.requires_grad_(False)
 
 
-def _roughness(task: Task) -> float:
+def _keep_below(noise: Corruption, roughness: float | None) -> None:
+    if roughness is not None and isinstance(noise, GaussianNoise):
+        noise.keep_below(roughness)
+
+
+def _roughness(task: Task) -> float | None:
     """The sd of noise that would explain how pixels differ from those next to them: what is left of it is the picture's.
 
-    The median of |a - b - c + d| / 2 over squares of pixels, which is the noise's own wherever the picture is smooth.
+    The median of |a - b - c + d| / 2 over squares of pixels, which is the noise's own wherever the picture is smooth;
+    None where that says nothing.
     """
     assert task.image is not None
     values = torch.full((len(task.obs), prod(task.image)), torch.nan)
@@ -178,7 +182,7 @@ def _roughness(task: Task) -> float:
     squares = (across[:, :, 1:] - across[:, :, :-1]).abs() / 2
     found = squares[~squares.isnan()]
     level = float(found.median() / NormalDist().inv_cdf(0.75)) if len(found) else 0.0
-    return level or torch.inf
+    return level or None
 
 
 def mvae(task: Task, conditioned: bool = False) -> Recipe:
