@@ -179,6 +179,13 @@ def test_few_images_are_said_to_be_few_and_filled_all_the_same():
         assert np.isfinite(quick(max_steps=1).fit(given).transform(given)).all()
     with pytest.warns(DataNotice, match="1 image is too few"):
         assert np.isfinite(quick(max_steps=1).fit(given[:1]).transform(given[:1])).all()
+    with pytest.warns(DataNotice, match="too few"):
+        rec = quick(
+            architecture=ConvArchitecture((12, 14, 1), (8,) * 2),
+            max_steps=None,
+            training=TrainingConfig(steps=20, batch_size=2),
+        ).fit(given)
+    assert len(rec.held_out_) > 0  # though no other image shows anything in the rows that are kept
 
 
 def test_a_verdict_on_small_images_is_beside_what_is_around_their_holes():
