@@ -28,7 +28,7 @@ def originals(folder: Path) -> dict[str, bytes]:
     """A small good file of each kind."""
     from unfade import Recoverer
     from unfade.files import read_table, write_table
-    from unfade.frames import write_frame
+    from unfade.pictures import write_frame
 
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"height": rng.normal(170, 10, 40), "count": rng.integers(0, 9, 40)})
@@ -79,7 +79,7 @@ def judged(path: Path) -> str:
     from unfade import Recoverer
     from unfade.errors import UnfadeError
     from unfade.files import read_table
-    from unfade.frames import read_frame
+    from unfade.pictures import read_frame
 
     read = {".unfade": Recoverer.load, ".png": read_frame, ".tif": read_frame}.get(path.suffix, read_table)
     try:

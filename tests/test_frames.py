@@ -1,12 +1,18 @@
 """Folders of images in, folders of images out."""
 
+import struct
+import zlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
 from unfade import InvalidData, InvalidFile, Recoverer, cli
-from unfade.frames import as_type, fit_frames, open_frames, read_frame, recover_frames, write_frame
+from unfade.app import work
+from unfade.frames import fit_frames, open_frames, read_data, recover_frames
+from unfade.pictures import Unmeasured, read_frame, write_frame
 
 
 def folder_of(path, dtype, ending, channels=()):
@@ -94,9 +100,129 @@ def test_means_and_draws_go_to_different_places(tmp_path):
 
 
 def test_a_filled_pixel_is_not_called_missing():
-    assert as_type(np.array([0.2, 7.6, np.nan]), np.dtype("uint8"), 0.0).tolist() == [1, 8, 0]
-    assert as_type(np.array([-3.0]), np.dtype("uint8"), 0.0).tolist() == [1]
-    assert as_type(np.array([254.9]), np.dtype("uint8"), 255.0).tolist() == [254]
+    """Only where it would be: a colour with a zero in one channel is none."""
+
+    def left(values, value, channels=0):
+        given = np.zeros(np.shape(values), np.uint8)
+        return Unmeasured(value, channels).left(np.array(values), given).tolist()
+
+    assert left([0.2, 7.6, np.nan], 0.0) == [1, 8, 0]
+    assert left([-3.0], 0.0) == [1]
+    assert left([254.9], 255.0) == [254]
+    assert left([0.2], None) == [0]
+    assert left([[0.2, 0.0, 9.0], [0.2, 0.0, 0.0]], 0.0, 3) == [[0, 0, 9], [0, 0, 1]]
+
+
+def colours(path, alpha=False):
+    """Thirty blue pictures with a red disc; with alpha, each with a hole where it is 0 and a part where it is half."""
+    path.mkdir()
+    y, x = np.mgrid[:12, :14]
+    for number in range(30):
+        frame = np.zeros((12, 14, 3 + alpha), np.uint8)
+        frame[..., 2] = 100 + 2 * number + 3 * x
+        frame[np.hypot(x - 4 - number % 6, y - 6) < 3, :3] = 255, 0, 0
+        if alpha:
+            frame[..., 3] = np.where(y < 3, 128, 255)
+            frame[5:7, number % 8 : number % 8 + 2, 3] = 0
+        write_frame(frame, path / f"{number:02d}.png")
+    return path
+
+
+def recovered(folder, *options):
+    result = CliRunner().invoke(cli.app, ["recover", str(folder), "-o", f"{folder}-out", "--max-steps", "3", *options])
+    assert result.exit_code == 0, result.output
+    given, found = ([read_frame(path) for path in sorted(place.iterdir())] for place in (folder, Path(f"{folder}-out")))
+    return np.stack(given), np.stack(found), " ".join(result.output.split())
+
+
+@pytest.mark.filterwarnings("ignore::unfade.errors.DataNotice")
+def test_a_colour_with_zeros_in_it_is_measured(tmp_path):
+    given, found, said = recovered(colours(tmp_path / "in"))
+    assert np.array_equal(given, found)
+    assert "0 of 5,040 pixels missing (0.0%): those where all 3 channels are 0" in said
+
+
+@pytest.mark.filterwarnings("ignore::unfade.errors.DataNotice")
+def test_a_pixel_is_missing_where_alpha_is_zero_and_alpha_comes_back(tmp_path):
+    given, found, said = recovered(colours(tmp_path / "in", alpha=True))
+    hole = given[..., 3] == 0
+    assert np.array_equal(given[~hole], found[~hole])
+    assert (found[hole][:, 3] == 255).all()
+    assert f"{hole.sum()} of 5,040 pixels missing (2.4%): those where alpha is 0" in said
+
+
+@pytest.mark.filterwarnings("ignore::unfade.errors.DataNotice")
+def test_zero_is_a_value_where_the_user_says_so(tmp_path):
+    folder = folder_of(tmp_path / "in", "uint8", ".png")
+    given, found, said = recovered(folder, "--missing-value", "none")
+    assert (given == 0).any()
+    assert np.array_equal(given, found)
+    assert "no value stands for missing ones" in said
+    with pytest.raises(InvalidData, match="a number, nan or none"):
+        open_frames(folder, "zero")
+    with pytest.raises(InvalidData, match="cannot be NaN"):
+        open_frames(folder, "nan")
+
+
+def test_a_stack_is_read_by_one_rule_everywhere(tmp_path):
+    """`unfade diagnose` and the page take the same pixels for missing as `unfade recover`."""
+    stack = np.random.default_rng(0).integers(0, 2, (4, 5, 6, 2)).astype(np.uint8)
+    np.save(tmp_path / "stack.npy", stack)
+    table, rule = read_data(tmp_path / "stack.npy")
+    assert np.array_equal(np.isnan(table), (stack == 0).all(-1, keepdims=True).repeat(2, -1))
+    assert np.array_equal(table, open_frames(tmp_path / "stack.npy").read(range(4)), equal_nan=True)
+    assert "all 2 channels are 0" in str(rule)
+    loaded = work.load("stack.npy", (tmp_path / "stack.npy").read_bytes(), tmp_path)
+    assert np.array_equal(loaded.table, table, equal_nan=True)
+
+
+def png_of(path, bits, kind, channels):
+    """A PNG of 2 x 2 pixels, all 0; kind: as in its header."""
+
+    def part(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", 2, 2, bits, kind, 0, 0, 0)
+    rows = (b"\0" + bytes(-(-2 * channels * bits // 8))) * 2
+    parts = part(b"IHDR", header), part(b"IDAT", zlib.compress(rows)), part(b"IEND", b"")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+    return path
+
+
+def test_an_image_that_would_not_come_back_as_it_is_is_refused(tmp_path):
+    for bits, kind, channels in ((16, 2, 3), (16, 6, 4), (16, 4, 2), (4, 0, 1)):
+        with pytest.raises(InvalidFile, match=rf"has {bits} bits a channel, of which 8 would be kept. Save it as .npy"):
+            read_frame(png_of(tmp_path / "bits.png", bits, kind, channels))
+    assert read_frame(png_of(tmp_path / "grey.png", 16, 0, 1)).dtype == np.uint16
+    grey = Image.fromarray(np.arange(6, dtype=np.uint8).reshape(2, 3))
+    grey.save(tmp_path / "pages.tif", save_all=True, append_images=[grey, grey])
+    with pytest.raises(InvalidFile, match=r"has 3 pages.*one \.npy stack"):
+        read_frame(tmp_path / "pages.tif")
+    grey.convert("P").save(tmp_path / "palette.png")
+    with pytest.raises(InvalidFile, match=r"has a palette.*Convert"):
+        read_frame(tmp_path / "palette.png")
+    grey.convert("CMYK").save(tmp_path / "print.tif")
+    with pytest.raises(InvalidFile, match="colour mode CMYK"):
+        read_frame(tmp_path / "print.tif")
+    grey.save(tmp_path / "key.png", transparency=3)
+    with pytest.raises(InvalidFile, match="stands for transparent"):
+        read_frame(tmp_path / "key.png")
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "I;16", "F"])
+@pytest.mark.parametrize("ending", [".png", ".tif"])
+def test_an_image_that_is_read_and_written_is_the_same(tmp_path, mode, ending):
+    if mode == "F" and ending == ".png":
+        pytest.skip("PNG holds no floats")
+    kind = {"I;16": np.uint16, "F": np.float32}.get(mode, np.uint8)
+    channels = {"LA": (2,), "RGB": (3,), "RGBA": (4,)}.get(mode, ())
+    frame = (np.random.default_rng(0).random((5, 7, *channels)) * 250).astype(kind)
+    write_frame(frame, tmp_path / f"one{ending}")
+    with Image.open(tmp_path / f"one{ending}") as image:
+        assert image.mode == mode
+    again = read_frame(tmp_path / f"one{ending}")
+    assert again.dtype == kind
+    assert np.array_equal(again, frame)
 
 
 def test_a_stack_that_is_none_is_named(tmp_path):
@@ -146,7 +272,7 @@ def test_a_frame_with_nothing_measured_is_drawn_from_the_prior(tmp_path):
 
 def test_a_picture_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
     folder = folder_of(tmp_path / "in", "uint16", ".png")
-    monkeypatch.setattr("unfade.frames.PIXELS", 10)
+    monkeypatch.setattr("unfade.pictures.PIXELS", 10)
     with pytest.raises(InvalidFile, match="pixels"):
         open_frames(folder)
 

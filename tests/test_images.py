@@ -5,18 +5,22 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from scipy.ndimage import distance_transform_edt
+from scipy.ndimage import distance_transform_edt, label
 from torch.distributions import Independent
 
 from unfade import Architecture, InvalidData, Recoverer, TrainingConfig, networks
-from unfade.architectures import LARGE, ConvArchitecture, network_for
+from unfade.architectures import LARGE, ConvArchitecture, conv_architecture, network_for
 from unfade.conditionals import Cells, Conditional, standard_normal
 from unfade.corruption import GaussianNoise, GrowingNoise
+from unfade.errors import DataNotice
 from unfade.gallery import write_gallery
+from unfade.interpolation import linear_interpolation, nearest_pixel
 from unfade.models import PosteriorLVM
-from unfade.objectives import PredictiveCRPS, hide_boxes
+from unfade.objectives import PredictiveCRPS, hide_boxes, hide_holes
 from unfade.observations import Observations
 from unfade.randomness import generator_normals
+from unfade.recipes import Task, tae
+from unfade.watching import hold_out_as
 
 PAPER = ConvArchitecture((48, 64, 1))
 SMALL = ConvArchitecture((24, 40, 1), (16, 24))  # of the kind of conv-large
@@ -105,10 +109,105 @@ def test_boxes_are_hidden_and_the_holes_of_others():
     assert 0.01 < np.mean(shares) < 0.2
 
 
+def test_what_is_held_out_of_images_is_like_their_holes():
+    """Also by fully connected networks, and where the model knows some pixels only."""
+    given = np.zeros((20, 16, 12))
+    for number, image in enumerate(given):
+        top, left = divmod(number, 4)
+        image[3 * top : 3 * top + 4, 2 * left : 2 * left + 5] = np.nan
+    holes = np.isnan(given).reshape(20, -1)
+    places = torch.from_numpy(np.delete(np.arange(16 * 12), 3 * 12 + 4))
+    data = torch.from_numpy(given).reshape(20, -1)[:, places].float()
+    obs = Observations(data.nan_to_num(), ~data.isnan())
+    split = hold_out_as(hide_holes((16, 12, 1), places))(obs, 0, GaussianNoise())
+    shapes = [set(np.nonzero(hole[places])[0].tolist()) for hole in holes]
+    for row, held in zip(split.rows.tolist(), split.held.observed.numpy(), strict=True):
+        own = shapes[row]
+        assert any(set(np.nonzero(held)[0].tolist()) == other - own for other in shapes)
+    complete = Observations(torch.zeros(5, 192), torch.ones(5, 192, dtype=torch.bool))
+    box = hide_holes((16, 12, 1))(complete, generator_normals(torch.Generator().manual_seed(0))).reshape(5, 16, 12)
+    assert 0 < box.float().mean() < 0.3
+
+
+def test_fully_connected_networks_of_images_learn_to_fill_holes():
+    """Half of the samples of a batch have a box hidden, the others single pixels; scores are of holes."""
+    _, given = waves(50, 20, 20)
+    data = torch.from_numpy(given).reshape(50, -1).float()
+    obs = Observations(data.nan_to_num(), ~data.isnan())
+    architecture = Architecture(latent=2, hidden=(8,))
+    task = Task(obs, GaussianNoise(0.1), architecture, TrainingConfig(), 0, image=(20, 20, 1))
+    stage = next(tae(task))
+    hidden = stage.objective.hide(obs, generator_normals(torch.Generator().manual_seed(0))).reshape(50, 20, 20).numpy()
+    alone = [(each & (np.convolve(each.ravel(), [1, 0, 1], "same") == 0).reshape(20, 20)).any() for each in hidden]
+    assert 10 < np.sum(alone) < 40
+    held = stage.hold(obs, 0, GaussianNoise(0.1)).held.observed.reshape(-1, 20, 20).numpy()
+    assert all(label(each)[1] <= 2 for each in held)  # a hole, perhaps cut in two by the own one
+
+
+def test_noise_is_looked_for_from_what_pixels_next_to_each_other_say():
+    rng = np.random.default_rng(0)
+    given = waves(20, 24, 24)[1]
+    data = torch.from_numpy(given + 0.05 * rng.normal(size=given.shape)).reshape(20, -1).float()
+    obs = Observations(data.nan_to_num(), ~data.isnan())
+    task = Task(obs, GaussianNoise(0.5, learn=True), Architecture(latent=2, hidden=(8,)), TrainingConfig(), 0,
+                image=(24, 24, 1))  # fmt: skip
+    stage = next(tae(task))
+    assert float(stage.posterior.corruption.std.detach()) == pytest.approx(0.05, rel=0.1)
+
+
+def test_holes_are_filled_linearly_and_by_the_nearest_pixel():
+    y, x = np.mgrid[:9, :11]
+    clean = np.stack([y + 2.0 * x, 5.0 - x])[..., None] * [1.0, -2.0]
+    given = clean.copy()
+    given[:, 3:6, 4:7] = np.nan
+    given[1, 0, 0, 1] = np.nan
+    inside = np.s_[:, 3:6, 4:7]
+    assert linear_interpolation(given)[inside] == pytest.approx(clean[inside])
+    assert np.array_equal(nearest_pixel(given)[0, 3, 4], clean[0, 2, 4]) or np.array_equal(
+        nearest_pixel(given)[0, 3, 4], clean[0, 3, 3]
+    )
+    assert np.isfinite(linear_interpolation(given)).all()
+    assert np.isnan(linear_interpolation(np.full((1, 3, 3), np.nan))).all()
+    line = np.full((1, 3, 3), np.nan)
+    line[0, 1] = 1, 2, 3
+    assert np.isfinite(linear_interpolation(line)).all()
+
+
+def test_few_images_are_said_to_be_few_and_filled_all_the_same():
+    _, given = waves(3, 12, 14)
+    with pytest.warns(DataNotice, match="3 images are too few"):
+        assert np.isfinite(quick(max_steps=1).fit(given).transform(given)).all()
+    with pytest.warns(DataNotice, match="1 image is too few"):
+        assert np.isfinite(quick(max_steps=1).fit(given[:1]).transform(given[:1])).all()
+    with pytest.warns(DataNotice, match="too few"), pytest.warns(DataNotice, match="worse than the nearest pixel"):
+        rec = quick(
+            architecture=ConvArchitecture((12, 14, 1), (8,) * 2),
+            max_steps=None,
+            training=TrainingConfig(steps=20, batch_size=2),
+        ).fit(given)
+    assert len(rec.held_out_) > 0  # though no other image shows anything in the rows that are kept
+
+
+def test_a_verdict_on_small_images_is_beside_what_is_around_their_holes():
+    _, given = waves(40, 16, 18)
+    small = ConvArchitecture((16, 18, 1), (8, 8))
+    with pytest.warns(DataNotice, match="worse than the nearest pixel"):  # after so few steps
+        rec = quick(architecture=small, max_steps=None, training=TrainingConfig(steps=100, batch_size=8)).fit(given)
+    found = rec.diagnose(given)
+    assert set(found.simple.scores) == {"unfade", "the nearest pixel", "linear interpolation"}
+    assert {verdict.what for verdict in found.verdicts} >= {"spread of draws", "beside simple methods", "90 % intervals"}
+    alone = quick(architecture=small, max_steps=3).fit(given)  # holds nothing out: a clone is fitted with holes hidden
+    cells = alone.diagnose(given).cells
+    assert 0 < len(np.unique(cells.rows)) <= 8
+
+
 WAYS = [{"network": "conv", "method": method} for method in ("tae", "tae-paper", "mvae", "miwae")]
 
 
-@pytest.mark.parametrize("how", [*WAYS, {"architecture": SMALL}], ids=str)
+BLIND = ConvArchitecture((24, 40, 1), (8, 8), decoder_sees=False)  # trained to predict, as with noise
+
+
+@pytest.mark.parametrize("how", [*WAYS, {"architecture": SMALL}, {"architecture": BLIND}], ids=str)
 def test_measured_pixels_stay_and_draws_are_kept_in_the_file(tmp_path, how):
     _, given = waves(16)
     rec = quick(**how).fit(given)
@@ -148,8 +247,9 @@ def test_a_pixel_never_measured_is_filled_in():
 
 
 def test_networks_by_name():
-    assert quick(network="conv-large", max_steps=1).fit(waves(4)[1]).architecture_.channels == LARGE
-    assert network_for("auto", (28, 28)) == "full"
+    assert quick(network="conv-large", max_steps=1).fit(waves(5)[1]).architecture_.channels == LARGE
+    assert network_for("auto", (28, 28)) == network_for("auto", (32, 32, 3)) == "conv-large"
+    assert network_for("auto", (8, 8)) == network_for("auto", (28, 28), predictive=False) == "full"
     assert network_for("auto", (120, 160)) == "conv-large"
     assert network_for("auto", (30_000,)) == "full"
     with pytest.raises(InvalidData, match="for images"):
@@ -173,7 +273,9 @@ def test_networks_by_name():
 
 def test_large_images_have_a_report(tmp_path):
     _, given = waves(20, 66, 66)
-    rec = Recoverer(network="conv", random_state=0, verbose=0, training=TrainingConfig(steps=200, batch_size=8)).fit(given)
+    rec = Recoverer(network="conv", random_state=0, verbose=0, training=TrainingConfig(steps=200, batch_size=8))
+    with pytest.warns(DataNotice, match="worse than the nearest pixel"):  # after so few steps
+        rec.fit(given)
     assert len(rec.held_out_) > 100
     assert rec.widths_ is not None
     found = rec.diagnose(given)
@@ -309,3 +411,12 @@ def test_a_gallery_is_a_picture(tmp_path):
     rec = quick(network="conv").fit(given)
     write_gallery(rec, given[:3], tmp_path / "page.png", draws=4)
     assert (tmp_path / "page.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_no_pixel_is_drawn_wider_than_one_taken_at_random():
+    built = conv_architecture("conv-large", (16, 16), decoder_sees=True)
+    decoder = built.decoder(256)
+    decoder.offset.fill_(9.0)
+    y = torch.zeros(2, 256)
+    scale = decoder(torch.zeros(2, 10), y, y).base_dist.scale
+    assert 0.9 < float(scale.detach().max()) <= 1.0

@@ -66,6 +66,7 @@ class ConvArchitecture:
 
     image: height, width, channels. channels: one number for the paper's networks (supplement C), where every map has as
     many; several for stronger ones, residual and with group normalisation, of the maps at 1/2, 1/4, ... of the image.
+    widest: what the decoder's sds stay below; 1, the sd of all pixels, as none is known less than one taken at random.
     latent, prior_latent: channels of z and z_p. width and decoder_sees as in `Architecture`.
     """
 
@@ -76,6 +77,7 @@ class ConvArchitecture:
     prior_latent: int = 5
     width: float = 20.0
     decoder_sees: bool = True
+    widest: float | None = None
 
     def encoder(self, inputs: int) -> Gaussian:
         """A density over latent images given `inputs` numbers: those of one image or more."""
@@ -94,7 +96,7 @@ class ConvArchitecture:
             stack = networks.FromPyramid(self.image, self.latent, self.channels, sees)
             side = networks.Pyramid(self.image, 3 * self.image[2], self.channels) if sees else None
         up = Up(self.image, self.latent, stack, side, self.factor, fill=sees and not self._plain)
-        return Gaussian(up, features, self.width)
+        return Gaussian(up, features, self.width, widest=self.widest)
 
     def prior(self, features: int) -> PriorLVM:
         """The paper's shallow prior, down to 1/32 of the image."""
@@ -142,27 +144,33 @@ LARGE = (32, 48, 64, 64)  # channels of the stronger convolutional networks
 NETWORKS = ("auto", "full", "conv", "conv-large")
 
 
-def network_for(network: str, event_shape: Sequence[int]) -> str:
-    """The kind of networks for samples of some shape: of "auto", convolutional ones for images of more than 64 x 64 pixels.
+def is_image(event_shape: Sequence[int], least: int = 8) -> bool:
+    """Whether samples of some shape are images: two axes of so many entries at least, alike in length or long.
 
-    Two axes of 32 or more make an image: series of a few channels are none.
+    Series of a few channels are none.
+    """
+    if len(event_shape) not in (2, 3):
+        return False
+    short, long = sorted(event_shape[:2])
+    return short >= least and (long <= 4 * short or short >= 32)
+
+
+def network_for(network: str, event_shape: Sequence[int], predictive: bool = True) -> str:
+    """The kind of networks for samples of some shape: of "auto", convolutional ones for images.
+
+    Of small images only where the posterior is trained to predict what is hidden, which is when these do better.
     """
     if network not in NETWORKS:
         raise InvalidData(f"network must be one of {', '.join(NETWORKS)}, got {network!r}.")
     if network == "auto":
-        large = len(event_shape) in (2, 3) and min(event_shape[:2]) >= 32 and event_shape[0] * event_shape[1] > 64 * 64
-        return "conv-large" if large else "full"
-    if network != "full" and not is_image(event_shape):
+        large = len(event_shape) > 1 and event_shape[0] * event_shape[1] > 64 * 64
+        return "conv-large" if is_image(event_shape, 32 if large else 12) and (large or predictive) else "full"
+    if network != "full" and len(event_shape) not in (2, 3):
         raise InvalidData(
             f"network {network!r} is for images, (samples, height, width) or (samples, height, width, channels), got "
             f"samples of shape {tuple(event_shape)}. Signals are images of height 1: (samples, 1, time, channels)."
         )
     return network
-
-
-def is_image(event_shape: Sequence[int]) -> bool:
-    """Whether samples are images, (height, width) or (height, width, channels), or series as images of height 1."""
-    return len(event_shape) in (2, 3)
 
 
 def image_of(event_shape: Sequence[int]) -> tuple[int, int, int]:
@@ -173,7 +181,9 @@ def image_of(event_shape: Sequence[int]) -> tuple[int, int, int]:
 
 def conv_architecture(network: str, event_shape: Sequence[int], decoder_sees: bool) -> ConvArchitecture:
     """The convolutional networks of a name for images (height, width) or (height, width, channels)."""
-    return ConvArchitecture(image_of(event_shape), LARGE if network == "conv-large" else (5,), decoder_sees=decoder_sees)
+    if network == "conv":
+        return ConvArchitecture(image_of(event_shape), decoder_sees=decoder_sees)
+    return ConvArchitecture(image_of(event_shape), LARGE, decoder_sees=decoder_sees, widest=1.0)
 
 
 def architecture_for(samples: int, features: int, bounded: bool = False) -> Architecture:

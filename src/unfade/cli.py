@@ -120,7 +120,12 @@ Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed giv
 MaxSteps = Annotated[int | None, typer.Option(help="Training steps; chosen by held-out cells where not given.")]
 MaxSeconds = Annotated[float | None, typer.Option(help="Time budget of the fit.")]
 Model = Annotated[Path | None, typer.Option(help="Use this fitted model instead of fitting.")]
-DATA = typer.Argument(help="Table or array: .csv, .parquet, .feather, .npy or .npz; empty cells or NaN are missing.")
+MissingValue = Annotated[
+    str | None,
+    typer.Option(
+        help="What pixels hold that were not measured, in all channels: 0 (whole numbers), nan (others), or none."
+    ),
+]
 IMAGES_TOO = typer.Argument(help="Table (.csv, .parquet, .feather), array (.npy, .npz, .zarr) or a folder of images.")
 
 
@@ -148,7 +153,7 @@ def recover(
         typer.Option(help="Long table of draws: columns draw, row, then the data's; of images where their draws go."),
     ] = None,
     std_to: Annotated[Path | None, typer.Option(help="Where standard deviations go, if DATA are images.")] = None,
-    missing_value: Annotated[float | None, typer.Option(help="Of pixels that were not measured; 0, or NaN.")] = None,
+    missing_value: MissingValue = None,
     gallery: Annotated[
         Path | None, typer.Option(help="Picture (.png) of some images: given, mean, draws, standard deviation.")
     ] = None,
@@ -189,7 +194,7 @@ def recover(
 
 @app.command()
 def diagnose(
-    data: Annotated[Path, DATA],
+    data: Annotated[Path, IMAGES_TOO],
     noise: Noise = "none",
     method: Method = "tae",
     kinds: Kinds = None,
@@ -204,17 +209,20 @@ def diagnose(
     seed: Seed = 0,
     max_steps: MaxSteps = None,
     max_seconds: MaxSeconds = None,
+    missing_value: MissingValue = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Say how far to trust what would be recovered, without the truth: a verdict in words on each thing checked."""
-    from unfade.files import read_table
+    from unfade.frames import read_data
 
     with _command(quiet, as_json, debug) as out:
         if report is not None:
             check_report(report)
-        table = read_table(data)
+        table, rule = read_data(data, missing_value)
+        if rule is not None:
+            out.say(f"{data}: {len(table)} images; pixels missing: {rule}")
         how = _how(
             seed, method, noise, kinds, bounds, limits, scaling, network, members, max_steps, max_seconds, missing
         )  # fmt: skip

@@ -50,7 +50,7 @@ class Recovery:
     draws: int | None
     draws_to: Path | None
     std_to: Path | None
-    missing_value: float | None
+    missing_value: str | None
     gallery: Path | None
     report: Path | None
     model: Path | None
@@ -181,7 +181,7 @@ class Recovery:
                 check_writable(path)
         if self.report is not None:
             check_report(self.report)
-        size = 4 * max(1, int(np.prod(frames.shape)))
+        size = 4 * max(1, int(np.prod(frames.event)))
         most = max(1, memory // (4 * size))
         rec = self._fitted(lambda rec: fit_frames(rec, frames, most, self.checkpoint))
         if self.save is not None:
@@ -195,13 +195,13 @@ class Recovery:
         if self.report is not None:
             rec.report(self.report, frames.read(evenly(len(frames), min(most, max(6, 2**24 // size)))))
         seconds = time.monotonic() - started
-        said = f"{missing / (len(frames) * max(1, int(np.prod(frames.shape)))):.1%} of pixels missing ({frames.missing:g})"
-        self.out.say(f"{self.data}: {len(frames)} images, {said}, recovered in {seconds:.0f} s")
+        said = f"{missing:,} of {frames.pixels:,} pixels missing ({missing / frames.pixels:.1%}): {frames.rule}"
+        self.out.say(f"{self.data}: {len(frames)} images, {said}; recovered in {seconds:.0f} s")
         self._say_where({**places, "gallery": self.gallery, "report": self.report, "model": self.save})
         self.out.result(
-            images=len(frames), missing=missing, seconds=round(seconds, 3), output=str(self.output),
-            std_to=_name(self.std_to), draws_to=_name(self.draws_to), gallery=_name(self.gallery),
-            report=_name(self.report), model=_name(self.save),
+            images=len(frames), missing=missing, missing_are=str(frames.rule), seconds=round(seconds, 3),
+            output=str(self.output), std_to=_name(self.std_to), draws_to=_name(self.draws_to),
+            gallery=_name(self.gallery), report=_name(self.report), model=_name(self.save),
         )  # fmt: skip
         return self.model is None and bool(rec.interrupted_)
 

@@ -70,6 +70,7 @@ class Gaussian(Conditional):
     The log-variance stays within (-width/2, width/2): `width` is what the docs call the variance floor, and
     the ELBO of the truth hangs on it. With `shared_variance` there is one log-variance an entry, the same
     for all conditions; the network then returns means only. With `bounded`, means stay between `ends` (2, features).
+    widest: what sds stay below.
     """
 
     def __init__(
@@ -79,8 +80,10 @@ class Gaussian(Conditional):
         width: float = 20.0,
         shared_variance: bool = False,
         bounded: bool = False,
+        widest: float | None = None,
     ):
         super().__init__()
+        self.widest = widest
         self.ends: Tensor | None
         self.network = network
         self.width = width
@@ -99,6 +102,8 @@ class Gaussian(Conditional):
         if self.ends is not None:
             mean = between(mean, self.ends)
         scale = (squeezed(raw + self.offset, self.width) / 2).exp()
+        if self.widest is not None:
+            scale = self.widest * torch.tanh(scale / self.widest)
         return Independent(Cells(mean, scale), 1, validate_args=False)
 
 

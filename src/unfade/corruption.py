@@ -160,6 +160,11 @@ class GaussianNoise(Corruption):
         """Take a noise level as found."""
         self.log_std_tens.copy_(torch.where(self.exact, self.log_std_tens, level.clamp(min=1e-15).log() / 10))
 
+    def keep_below(self, std: float) -> None:
+        """Lower the level to this one where it is higher."""
+        with torch.no_grad():
+            self.log_std_tens.clamp_(max=log(std) / 10)
+
     def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:
         """y = x + std * eps where observed."""
         noisy = clean + self.level(clean) * normals(*clean.shape)

@@ -6,36 +6,53 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.ndimage import distance_transform_edt
 from sklearn.base import clone
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
+from unfade.architectures import image_of, is_image
 from unfade.cells import HeldOut
 from unfade.corruption import GaussianNoise
 from unfade.errors import InvalidData
+from unfade.interpolation import linear_interpolation, nearest_pixel
 from unfade.linear import factor_analysis, linear_posterior
-from unfade.observations import Observations
+from unfade.objectives import hide_holes
+from unfade.observations import Observations, as_observations
 from unfade.randomness import generator_normals
 from unfade.recording import TOLD
 from unfade.scores import crps
 from unfade.tables import Column, Container, open_container
+from unfade.watching import hold_out_as
 
 
 def held_out(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0, refit: bool = True) -> HeldOut:
     """Hide a share of the observed cells, fit on the rest (unless told not to), and predict what was hidden.
 
-    At least one cell of every row that has any stays. With `refit=False` the recoverer as it is predicts cells that
-    it was trained on: that flatters it.
+    At least one cell of every row that has any stays; of images, holes like those of other images are hidden. With
+    `refit=False` the recoverer as it is predicts cells that it was trained on: that flatters it.
     """
     data, container = open_container(X, None if refit else recoverer.columns_, recoverer.kinds, recoverer.missing)
     table = np.array(data, dtype=float)
     shape, table = table.shape, table.reshape(len(table), -1)
-    rng = np.random.default_rng(seed)
-    chance = np.where(np.isnan(table), 2.0, rng.random(table.shape))
-    hidden = (chance < share) & (chance < chance.max(1, where=chance < 2, initial=-1)[:, None])
+    images = is_image(shape[1:])
+    hidden = _hidden_holes(table, shape[1:], seed) if images else _hidden_cells(table, share, seed)
     if not hidden.any():
         raise InvalidData("There is nothing to hide: every row has one observed cell at most.")
-    return _predict(recoverer, container, table, hidden, n_draws, seed, refit, shape).judged()
+    cells = _predict(recoverer, container, table, hidden, n_draws, seed, refit, shape)
+    return cells if images else cells.judged()
+
+
+def _hidden_cells(table: np.ndarray, share: float, seed: int) -> np.ndarray:
+    chance = np.where(np.isnan(table), 2.0, np.random.default_rng(seed).random(table.shape))
+    return (chance < share) & (chance < chance.max(1, where=chance < 2, initial=-1)[:, None])
+
+
+def _hidden_holes(table: np.ndarray, event_shape: Sequence[int], seed: int) -> np.ndarray:
+    """What training would hold out of images."""
+    hidden = np.zeros(table.shape, dtype=bool)
+    split = hold_out_as(hide_holes(image_of(event_shape)))(as_observations(table), seed, GaussianNoise())
+    if split is not None:
+        hidden[split.rows.numpy()] = split.held.observed.numpy()
+    return hidden
 
 
 def _predict(
@@ -213,7 +230,8 @@ class Comparison:
 
 def compare(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0) -> Comparison:
     """The recoverer beside simple methods on observed cells that none of them has seen."""
-    return compare_cells(held_out(recoverer, X, share, n_draws, seed), n_draws, seed)
+    cells, event_shape = held_out(recoverer, X, share, n_draws, seed), np.shape(X)[1:]
+    return compare_pixels(cells, event_shape) if is_image(event_shape) else compare_cells(cells, n_draws, seed)
 
 
 def compare_cells(cells: HeldOut, n_draws: int = 50, seed: int = 0, without: str = "") -> Comparison:
@@ -227,18 +245,18 @@ def compare_cells(cells: HeldOut, n_draws: int = 50, seed: int = 0, without: str
 
 
 def compare_pixels(cells: HeldOut, event_shape: Sequence[int]) -> Comparison:
-    """Pixels of images that were hidden and predicted, beside the nearest measured one; in sds of all pixels."""
-    seen = cells.seen.reshape(len(cells.seen), *event_shape)
-    near = np.empty(seen.shape)
-    for frame, filled in zip(seen, near, strict=True):
-        for channel in np.ndindex(*event_shape[2:]):
-            image = frame[(..., *channel)]
-            place = distance_transform_edt(np.isnan(image), return_distances=False, return_indices=True)
-            filled[(..., *channel)] = image[tuple(place)]
-    unit, guessed = float(np.nanstd(seen)) or 1.0, near.reshape(len(near), -1)[cells.rows, cells.columns][None]
-    ours, guess = (crps(*map(torch.from_numpy, (x, cells.values))).numpy() / unit for x in (cells.draws, guessed))
-    errors = {"unfade": 0.0, "the nearest pixel": cells.error_by_row(guess - ours)}
-    return Comparison({"unfade": float(ours.mean()), "the nearest pixel": float(np.nanmean(guess))}, errors, len(cells))
+    """Pixels of images that were hidden and predicted, beside what is around the holes; in sds of all pixels."""
+    seen, unit = cells.seen.reshape(len(cells.seen), *event_shape), float(np.nanstd(cells.seen)) or 1.0
+    truth = torch.from_numpy(cells.values)
+    scores = {"unfade": crps(torch.from_numpy(cells.draws), truth).numpy() / unit}
+    for name, fill in PIXELS.items():
+        guess = fill(seen).reshape(len(seen), -1)[cells.rows, cells.columns]
+        scores[name] = np.abs(np.nan_to_num(guess, nan=float(np.nanmean(seen))) - cells.values) / unit
+    errors = {name: cells.error_by_row(each - scores["unfade"]) for name, each in scores.items()}
+    return Comparison({name: float(each.mean()) for name, each in scores.items()}, errors, len(cells))
+
+
+PIXELS = {"the nearest pixel": nearest_pixel, "linear interpolation": linear_interpolation}
 
 
 def _marginals(cells: HeldOut, n_draws: int, rng: np.random.Generator) -> np.ndarray:

@@ -17,6 +17,8 @@ from unfade.recording import noise_levels
 from unfade.spaces import ModelSpace, skewed
 from unfade.tables import DAY, TEMPORAL, Column, Container, detection_limits
 
+FEW_IMAGES = 5  # of fewer, a fifth to judge by is none
+
 Limits = dict[Any, tuple[str, float]]
 Pair = tuple[float | None, float | None]
 Bounds = dict[Any, Pair] | Pair  # of columns by name, or of all
@@ -201,6 +203,19 @@ def say_what_is_odd(obs: Observations, space: ModelSpace, columns: Sequence[Colu
             what = f"{int(where.sum())} of {where.numel()} pixels"
         if where.any():
             warnings.warn(sentence.format(what), DataNotice, stacklevel=3)
+
+
+def say_how_few(images: int) -> None:
+    """Warn the caller's caller of images too few to learn from, and say what is done with them."""
+    if images < FEW_IMAGES:
+        many = "1 image is" if images == 1 else f"{images} images are"
+        warnings.warn(
+            f"{many} too few to learn what such images look like. The networks are trained to fill holes cut into what "
+            "there is, and holes in one image alone say how long to train and how wide draws must be. Give "
+            f"{FEW_IMAGES} images at least, or look how the nearest pixel does beside it (diagnose, --report).",
+            DataNotice,
+            stacklevel=3,
+        )
 
 
 def _beyond_bounds(obs: Observations, space: ModelSpace) -> Tensor:

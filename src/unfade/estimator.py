@@ -32,7 +32,16 @@ from unfade.architectures import (
 from unfade.cells import HeldOut
 from unfade.checkpoints import Checkpoint
 from unfade.corruption import Corruption, GrowingNoise
-from unfade.door import Bounds, matched, model_space, say_what_is_left, say_what_is_odd, with_limits, without_extremes
+from unfade.door import (
+    Bounds,
+    matched,
+    model_space,
+    say_how_few,
+    say_what_is_left,
+    say_what_is_odd,
+    with_limits,
+    without_extremes,
+)
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
@@ -90,7 +99,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         variance, jointly for convolutional networks.
     network : {"auto", "full", "conv", "conv-large"}
         Fully connected networks, or for images (samples, height, width[, channels]) convolutional ones: those of the
-        paper, or stronger ones. "auto": the strong ones for images of more than 64 x 64 pixels, else fully connected.
+        paper, or stronger ones. "auto": the strong ones for images of 12 x 12 pixels or more with method "tae" (unless
+        `settings` or `refine` are given), and of more than 64 x 64 with any; else fully connected.
     members : "auto" or int
         Posteriors that are trained side by side and whose draws are taken in turn. "auto": with method "tae" four
         for tables of up to 64 columns (a category counts once for each of its values), else one. Where there are several,
@@ -233,6 +243,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         say_what_is_left(container, self.kinds)
         gaps = find_gaps(obs, container.columns or ())
         _warn_of_gaps(gaps, container.columns or ())
+        if images or is_image(obs.event_shape):
+            say_how_few(len(obs))
         members = self._members(space.features)
         corruption, settings = self._corruption(noise, space, container.columns or ())
         searched = corruption.searched.clone() if corruption.learned else torch.zeros(1, dtype=torch.bool)
@@ -249,8 +261,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             fixed_steps=self.max_steps is not None,
             linear=self.method == "tae" and not (self.settings or self.architecture or space.limited or growing),
             ends=space.ends,
-            image=image_of(obs.event_shape) if is_image(obs.event_shape) else None,
-            pixels=space.numbers,
+            image=image_of(obs.event_shape) if images or is_image(obs.event_shape) else None,
+            places=space.numbers.to(self._device()),
         )
         if self.max_seconds:
             rest = self.max_seconds - (0.0 if then_draw is None else self._seconds_to_draw(task, members, then_draw))
@@ -430,10 +442,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             if self.architecture.image != (given := image_of(obs.event_shape)):
                 raise InvalidData(f"The architecture is for images of {self.architecture.image}, the data are of {given}.")
             return self.architecture
-        network = network_for(self.network, obs.event_shape)
+        exact = self.noise is None or not (isinstance(self.noise, str) or np.any(self.noise))
+        predictive = self.method == "tae" and not self.settings and self.refine in ("auto", 0)
+        network = network_for(self.network, obs.event_shape, predictive)
         if self.architecture is not None or network == "full":
             return None
-        exact = self.noise is None or not (isinstance(self.noise, str) or np.any(self.noise))
         paper = self.method == "tae-paper"
         network = "conv" if paper and self.network == "auto" else network
         return conv_architecture(network, obs.event_shape, paper or (self.method == "tae" and exact))
@@ -467,7 +480,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _predicts(self, architecture: AnyArchitecture, space: ModelSpace) -> bool:
         """Whether the posterior is to be trained by what it predicts."""
         posterior = (self.settings or {}).get("posterior", "auto")
-        return self.method == "tae" and predicts(posterior, architecture, len(space.numbers))
+        return self.method == "tae" and not architecture.decoder_sees and predicts(posterior, len(space.numbers))
 
     def _door(self, X: Any, reset: bool) -> tuple[Observations, Container]:
         """The data, checked once, and the container to give results back in."""
@@ -573,7 +586,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         values = seen[places, columns]
         seen[places, columns] = np.nan
         plain = None if self.widths_ is None else cells(clean)
-        return HeldOut(places, columns, values, cells(wider), seen, container.columns, plain).judged()
+        held = HeldOut(places, columns, values, cells(wider), seen, container.columns, plain)
+        return held if is_image(obs.event_shape) else held.judged()  # of pixels those beside them say something
 
     def _exact(self) -> Tensor:
         """Which modelled entries are observed without noise, (features,)."""

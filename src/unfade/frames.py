@@ -12,24 +12,20 @@ from typing import Any
 import numpy as np
 
 from unfade.errors import InvalidData, InvalidFile
+from unfade.files import read_table
+from unfade.pictures import ENDINGS, Unmeasured, described, read_frame, write_frame
 from unfade.progress import tracked
 from unfade.storage import check_free, check_writable
 
-ENDINGS = (".png", ".tif", ".tiff", ".npy")
 STACKS = (".npy", ".npz", ".zarr")
-PIXELS = 2**27  # of a frame, at most
 
 
 class Frames(ABC):
-    """Images of one size and type. missing: the value of pixels that were not measured."""
+    """Images of one size and type. rule: which pixels were not measured; event: the shape of what is modelled of each."""
 
-    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], missing: float | None):
-        whole = np.issubdtype(dtype, np.integer)
-        if missing is None:
-            missing = 0.0 if whole else np.nan
-        if whole and np.isnan(missing):
-            raise InvalidData(f"{path} holds whole numbers, which cannot be NaN: give the value of missing pixels.")
-        self.path, self.shape, self.dtype, self.missing = path, shape, dtype, missing
+    def __init__(self, path: Path, first: np.ndarray, rule: Unmeasured):
+        self.path, self.shape, self.dtype, self.rule = path, first.shape, first.dtype, rule
+        self.event = rule.colours(first).shape
 
     @abstractmethod
     def __len__(self) -> int:
@@ -47,13 +43,21 @@ class Frames(ABC):
     def check_output(self, path: Path) -> None:
         """Refuse a name that results of this kind cannot have, or that is taken."""
 
-    def read(self, which: Any) -> np.ndarray:
-        """Some of them, (frames, *shape), with NaN where pixels are missing."""
-        stack = np.empty((len(which), *self.shape), np.promote_types(self.dtype, np.float32))
+    def raw(self, which: Any) -> np.ndarray:
+        """Some of them as they are, (frames, *shape)."""
+        stack = np.empty((len(which), *self.shape), self.dtype)
         for target, number in zip(stack, which, strict=True):
-            frame = self.frame(number)
-            target[:] = np.where(frame == self.missing, np.nan, frame)
+            target[:] = self.frame(number)
         return stack
+
+    def read(self, which: Any) -> np.ndarray:
+        """Some of them, (frames, *event), with NaN where pixels are missing."""
+        return self.rule.entered(self.raw(which))
+
+    @property
+    def pixels(self) -> int:
+        """How many pixels all of them have together."""
+        return len(self) * int(np.prod(self.shape[:2]))
 
 
 class Sink(ABC):
@@ -71,12 +75,13 @@ class Sink(ABC):
 class FolderOfFrames(Frames):
     """The images of a folder, in the order of their names."""
 
-    def __init__(self, folder: Path, missing: float | None = None):
+    def __init__(self, folder: Path, missing: float | str | None = None):
         self.files = tuple(sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS))
         if not self.files:
             raise InvalidFile(f"Expected images ({', '.join(ENDINGS)}) in the folder {folder}, found none. Check the path.")
         first = read_frame(self.files[0])
-        super().__init__(self.files[0], first.shape, first.dtype, missing)
+        alpha = self.files[0].suffix.lower() != ".npy" and first.ndim == 3 and first.shape[2] in (2, 4)
+        super().__init__(self.files[0], first, Unmeasured.of(first, missing, alpha))
 
     def __len__(self) -> int:
         return len(self.files)
@@ -86,7 +91,8 @@ class FolderOfFrames(Frames):
         frame = read_frame(self.files[number])
         if frame.shape != self.shape or frame.dtype != self.dtype:
             raise InvalidFile(
-                f"{self.files[number]} is {_said(frame)}, {self.files[0].name} is {_said(read_frame(self.files[0]))}. "
+                f"{self.files[number]} is {described(frame)}, {self.files[0].name} is "
+                f"{described(read_frame(self.files[0]))}. "
                 "Expected images of one size and type: put others into a folder of their own."
             )
         return frame
@@ -117,7 +123,7 @@ class _Folder(Sink):
 class Stack(Frames):
     """The images of one array, (frames, height, width) or (frames, height, width, channels)."""
 
-    def __init__(self, path: Path, missing: float | None = None):
+    def __init__(self, path: Path, missing: float | str | None = None):
         try:
             self.array = _opened(path)
         except InvalidFile:
@@ -127,7 +133,8 @@ class Stack(Frames):
         if self.array.ndim not in (3, 4) or 0 in self.array.shape or self.array.dtype.kind not in "uif":
             said = f"{' x '.join(map(str, self.array.shape)) or 'a single number'} of {self.array.dtype}"
             raise InvalidFile(f"{path} holds {said}. Expected numbers by frame, height and width, or by channels too.")
-        super().__init__(path, self.array.shape[1:], self.array.dtype, missing)
+        first = np.asarray(self.array[0])
+        super().__init__(path, first, Unmeasured.of(first, missing))
 
     def __len__(self) -> int:
         return int(self.array.shape[0])
@@ -172,8 +179,12 @@ class _Array(Sink):
             whole.replace(self.draft)
 
 
-def open_frames(path: str | os.PathLike[str], missing: float | None = None) -> Frames:
-    """Images of a folder or of a stack. missing: 0 for images of whole numbers and NaN for others, where not given."""
+def open_frames(path: str | os.PathLike[str], missing: float | str | None = None) -> Frames:
+    """Open the images of a folder or of a stack.
+
+    missing: the value of pixels that were not measured, in all of their channels; "none": no value. Where not given, 0 for
+    images of whole numbers and NaN for others; of images with an alpha channel those where alpha is 0.
+    """
     path = Path(path)
     return Stack(path, missing) if path.suffix in STACKS else FolderOfFrames(path, missing)
 
@@ -186,6 +197,16 @@ def are_frames(path: Path) -> bool:
         return path.suffix in STACKS and _opened(path).ndim in (3, 4)
     except Exception:  # whatever is wrong with it, who reads it says
         return False
+
+
+def read_data(path: Path, missing: float | str | None = None) -> tuple[Any, Unmeasured | None]:
+    """Read a table, an array, or images with NaN where pixels were not measured, and then the rule by which."""
+    if not are_frames(path):
+        if missing is not None:
+            raise InvalidData(f"A value of missing pixels is for images, {path} holds none. Leave it out.")
+        return read_table(path), None
+    frames = open_frames(path, missing)
+    return frames.read(range(len(frames))), frames.rule
 
 
 def _opened(path: Path) -> Any:
@@ -228,21 +249,23 @@ def recover_frames(
     given_paths = [path for path in (output, std_to, draws_to) if path is not None]
     if len(set(given_paths)) < len(given_paths):
         raise InvalidData("Means, standard deviations and draws go to different places: give each a name of its own.")
-    missing, avoid = 0, frames.missing if np.issubdtype(frames.dtype, np.integer) else None
+    missing = 0
     with _whole({path: draws if path == draws_to else None for path in given_paths}, frames) as sinks:
+        exact = not (rec.noise_ is None or np.any(rec.noise_))
         for start in tracked(range(0, len(frames), at_once), show):
             which = range(start, min(start + at_once, len(frames)))
-            given = frames.read(which)
-            missing += int(np.isnan(given).sum())
-            sinks[output].write(as_type(rec.transform(given), frames.dtype, avoid), which)
+            raw = frames.raw(which)
+            given = frames.rule.entered(raw)
+            missing += frames.rule.count(raw)
+            sinks[output].write(frames.rule.left(rec.transform(given), raw, exact), which)
             if std_to is None and draws_to is None:
                 continue
             drawn = rec.sample(given, draws, seed=seed, row_ids=list(which))
             if std_to is not None:
-                sinks[std_to].write(as_type(drawn.std(), frames.dtype), which)
+                sinks[std_to].write(frames.rule.spread(drawn.std(), raw), which)
             for number, draw in enumerate(drawn if draws_to is not None else ()):
                 assert draws_to is not None
-                sinks[draws_to].write(as_type(draw, frames.dtype, avoid), which, number)
+                sinks[draws_to].write(frames.rule.left(draw, raw, exact), which, number)
     return missing
 
 
@@ -254,54 +277,6 @@ def fit_frames(rec: Any, frames: Frames, most: int, checkpoint: Any = None) -> A
 def evenly(count: int, most: int) -> list[int]:
     """Numbers of `most` of so many frames, evenly spaced."""
     return np.unique(np.linspace(0, count - 1, min(max(1, most), count)).round().astype(int)).tolist()
-
-
-def read_frame(path: Path) -> np.ndarray:
-    """One image, (height, width) or (height, width, channels)."""
-    from PIL import Image
-
-    try:
-        if path.suffix.lower() == ".npy":
-            frame = np.load(path, allow_pickle=False)
-        else:
-            with Image.open(path) as image:
-                if image.size[0] * image.size[1] > PIXELS:
-                    raise InvalidFile(f"{path} has {image.size[0]} x {image.size[1]} pixels, at most {PIXELS} are read.")
-                frame = np.asarray(image.convert("RGB") if image.mode == "P" else image)
-                if frame.dtype == np.int32 and image.format == "PNG":  # which has 16 bits at most
-                    frame = frame.astype(np.uint16)
-    except InvalidFile:
-        raise
-    except Exception as error:  # libraries say in many ways that bytes are not what they should be
-        raise InvalidFile(f"Cannot read {path}: {error}. Expected a valid {path.suffix} image.") from None
-    if frame.ndim not in (1, 2, 3) or frame.size == 0 or frame.dtype.kind not in "uif":
-        raise InvalidFile(f"{path} is {_said(frame)}. Expected numbers by height and width, or by channels too.")
-    return frame
-
-
-def write_frame(frame: np.ndarray, path: Path) -> None:
-    """One image, by the ending of its name."""
-    from PIL import Image
-
-    if path.suffix.lower() == ".npy":
-        np.save(path, frame, allow_pickle=False)
-    else:
-        Image.fromarray(frame).save(path)
-
-
-def as_type(frame: np.ndarray, dtype: np.dtype[Any], avoid: float | None = None) -> np.ndarray:
-    """Numbers in a type: rounded and clipped where it holds whole ones; none becomes `avoid`, which means missing."""
-    if not np.issubdtype(dtype, np.integer):
-        return frame.astype(dtype)
-    limits = np.iinfo(dtype)
-    whole = np.nan_to_num(frame).round().clip(limits.min, limits.max)
-    if avoid is not None:
-        whole = np.where((whole == avoid) & np.isfinite(frame), avoid + (1 if avoid < limits.max else -1), whole)
-    return whole.astype(dtype)
-
-
-def _said(frame: np.ndarray) -> str:
-    return f"{' x '.join(map(str, frame.shape)) or 'a single number'} of {frame.dtype}"
 
 
 @contextmanager

@@ -154,11 +154,12 @@ def _simple_instead(task: Task, corruption: Corruption, learned: bool) -> list[n
     if learned:  # a level that was found by what does worse than a simple method says nothing
         untold.forget_noise()
     name = "independent columns" if task.image is None else "the nearest pixel"
-    simple: nn.Module = (
-        marginals(split.seen, untold)
-        if task.image is None
-        else NearestPixels(task.image, task.pixels, untold).to(split.given.values).learn(split.given, split.held)
-    )
+    simple: nn.Module
+    if task.image is None:
+        simple = marginals(split.seen, untold)
+    else:
+        places = torch.arange(task.features) if task.places is None else task.places
+        simple = NearestPixels(task.image, places, untold).to(split.given.values).learn(split.given, split.held)
     predicted = split.predict([cast(PosteriorLVM, simple)])
     simple_score = split.crps(predicted, untold)
     score = split.crps(by_trained.to(predicted.device), corruption)

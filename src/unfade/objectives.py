@@ -256,16 +256,43 @@ def hide_share(obs: Observations, normals: Normals) -> Tensor:
     return place.flatten(1).lt(share).reshape(obs.values.shape)
 
 
-def hide_boxes(image: tuple[int, int, int]) -> Hiding:
-    """For flat images: what another one does not show, and a box of any place, up to half as high and wide."""
-    sides = image[:2]
+def hide_boxes(image: tuple[int, int, int], places: Tensor | None = None) -> Hiding:
+    """For flat images: what another one does not show, and a box of any place, up to half as high and wide.
+
+    places: which entries of the image the data hold, (features,); all where not given.
+    """
 
     def hide(obs: Observations, normals: Normals) -> Tensor:
-        within = []
-        for side, (place, size) in zip(sides, torch.special.ndtr(normals(2, 2, len(obs), 1)), strict=True):
-            far = (torch.arange(side, device=place.device) + 0.5 - side * place).abs()
-            within.append(far < side / 4 * size if side > 1 else torch.ones_like(far, dtype=torch.bool))
-        box = within[0][:, :, None] & within[1][:, None, :]
-        return box[..., None].expand(-1, *image).reshape(len(obs), -1) | ~obs.observed.roll(1, 0)
+        return _boxes(image, places, obs, normals) | ~obs.observed.roll(1, 0)
 
     return hide
+
+
+def hide_holes(image: tuple[int, int, int], places: Tensor | None = None) -> Hiding:
+    """For flat images: what another one does not show, as are the holes of the data; a box where that hides nothing."""
+
+    def hide(obs: Observations, normals: Normals) -> Tensor:
+        theirs = obs.observed & ~obs.observed.roll(1, 0)
+        return torch.where(theirs.any(1, keepdim=True), theirs, _boxes(image, places, obs, normals))
+
+    return hide
+
+
+def hide_either(first: Hiding, second: Hiding) -> Hiding:
+    """Hide in one of two ways, by the toss of a coin for each sample."""
+
+    def hide(obs: Observations, normals: Normals) -> Tensor:
+        return torch.where(normals(len(obs), 1) < 0, first(obs, normals), second(obs, normals))
+
+    return hide
+
+
+def _boxes(image: tuple[int, int, int], places: Tensor | None, obs: Observations, normals: Normals) -> Tensor:
+    """A box of any place in each image, up to half as high and wide, (samples, features)."""
+    within = []
+    for side, (place, size) in zip(image[:2], torch.special.ndtr(normals(2, 2, len(obs), 1)), strict=True):
+        far = (torch.arange(side, device=place.device) + 0.5 - side * place).abs()
+        within.append(far < side / 4 * size if side > 1 else torch.ones_like(far, dtype=torch.bool))
+    box = within[0][:, :, None] & within[1][:, None, :]
+    flat = box[..., None].expand(-1, *image).reshape(len(obs), -1)
+    return flat if places is None else flat[:, places]

@@ -3,6 +3,8 @@
 import copy
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
+from math import prod
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch import Tensor
 from unfade.architectures import AnyArchitecture, ConvArchitecture
 from unfade.checkpoints import Checkpoint
 from unfade.conditionals import Gaussian
-from unfade.corruption import Corruption, GaussianNoise
+from unfade.corruption import Corruption, GaussianNoise, GrowingNoise
 from unfade.errors import InvalidData
 from unfade.models import PosteriorLVM, PriorLVM
 from unfade.objectives import (
@@ -23,12 +25,15 @@ from unfade.objectives import (
     Predictive,
     PredictiveCRPS,
     hide_boxes,
+    hide_either,
+    hide_holes,
     hide_share,
 )
 from unfade.observations import Observations
 from unfade.training import History, OnStep, Run, TrainingConfig, scoped_seed
 from unfade.watching import HoldOut, Split, hold_out, hold_out_as
 
+EPOCHS = 20  # over images that the search for their noise level takes at most
 NARROW = 64  # numbers a sample up to which resampling works: of a few hundred candidates of z some fit y well
 
 
@@ -60,8 +65,9 @@ class Task:
     time.monotonic(); each stage takes its share of the time that is left. linear: whether a linear model may take
     the place of networks. split, predicted: cells that were held out to find how long to train, and draws of their clean
     values. checkpoint: keeps what training has reached. ends: what the decoder's means stay between, (2, features), where
-    the architecture is bounded; None: 0 and 1. image: height, width, channels of images, pixels: the place of each feature
-    in them. simple: the simple method that took the place of what was trained, if one did.
+    the architecture is bounded; None: 0 and 1. image, places: height, width and channels of images, and which of their
+    entries the features are; image is None for other data. simple: the simple method that took the place of what was
+    trained, if one did.
     """
 
     obs: Observations
@@ -81,7 +87,7 @@ class Task:
     checkpoint: Checkpoint | None = None
     ends: Tensor | None = None
     image: tuple[int, int, int] | None = None
-    pixels: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+    places: Tensor | None = None
     simple: str = ""
 
     @property
@@ -139,16 +145,47 @@ def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most
     Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
     starts high and the decoder low, so that the noise falls to the smallest sd of any entry. Trained
     on, it would go on falling as the networks begin to fit the noise itself. It falls as fast as the rate
-    lets it: the stage has `most` steps or fewer, at rates below 1e-3 more in proportion.
+    lets it: the stage has `most` steps or fewer, at rates below 1e-3 more in proportion. Of images it is never more than
+    what pixels next to each other say, and few of them are gone through a few times only: wide networks learn a few
+    hundred by heart, noise and all.
     """
     noise = posterior.corruption
+    plain = isinstance(noise, GaussianNoise) and not isinstance(noise, GrowingNoise)
+    roughness = _roughness(task) if plain and task.image is not None else None
+    few = torch.inf if roughness is None else EPOCHS * len(task.obs) / task.training.batch_size
+    _keep_below(noise, roughness)
     level = noise.std.detach()[noise.std > 0]  # of what carries noise
     posterior.decoder.offset.fill_(2 * float((level / 16).log().mean()))
     steps = task.training.steps
     pace = min(1.0, 1e3 * task.training.learning_rate)
-    taken = min(steps, int(max(300, min(most, steps // 10)) / pace))  # the level needs some 300 to fall
+    needed = max(300, min(most, steps // 10)) / pace  # the level needs some 300 to fall
+    taken = int(min(steps, needed, max(20, few)))
     yield Stage(posterior, objective, taken / steps, time_share=0.15, finds_noise=True)
+    _keep_below(noise, roughness)
     noise.requires_grad_(False)
+
+
+def _keep_below(noise: Corruption, roughness: float | None) -> None:
+    if roughness is not None and isinstance(noise, GaussianNoise):
+        noise.keep_below(roughness)
+
+
+def _roughness(task: Task) -> float | None:
+    """The sd of noise that would explain how pixels differ from those next to them: what is left of it is the picture's.
+
+    The median of |a - b - c + d| / 2 over squares of pixels, which is the noise's own wherever the picture is smooth;
+    None where that says nothing.
+    """
+    assert task.image is not None
+    values = torch.full((len(task.obs), prod(task.image)), torch.nan)
+    places = slice(None) if task.places is None else task.places.cpu()
+    values[:, places] = torch.where(task.obs.observed, task.obs.values, torch.nan).float().cpu()
+    images = values.reshape(-1, *task.image)
+    across = images[:, 1:] - images[:, :-1]
+    squares = (across[:, :, 1:] - across[:, :, :-1]).abs() / 2
+    found = squares[~squares.isnan()]
+    level = float(found.median() / NormalDist().inv_cdf(0.75)) if len(found) else 0.0
+    return level or None
 
 
 def mvae(task: Task, conditioned: bool = False) -> Recipe:
@@ -215,9 +252,10 @@ def tae(
     """
     if posterior not in POSTERIORS:
         raise InvalidData(f"posterior must be one of {', '.join(POSTERIORS)}, got {posterior!r}.")
-    if predicts(posterior, task.architecture, task.features - task.corruption.categorical):
+    if predicts(posterior, task.features - task.corruption.categorical):
         plain = isinstance(task.corruption, GaussianNoise)
-        objective = Predictive(hide_share, sharpness if plain else 0.0, fidelity)
+        hide = hide_share if task.image is None else hide_either(hide_share, hide_boxes(task.image, task.places))
+        objective = Predictive(hide, sharpness if plain else 0.0, fidelity)
         return (yield from _alone(task, objective, noise_steps=300, own_prior=True))
     model = yield from _alone(task, MIWAE(weights), time_share=0.8)
     last = _bound_stage if posterior == "bound" else _forward_stage
@@ -227,10 +265,9 @@ def tae(
 POSTERIORS = ("auto", "predictive", "forward", "bound")
 
 
-def predicts(posterior: str, architecture: AnyArchitecture, numbers: int) -> bool:
+def predicts(posterior: str, numbers: int) -> bool:
     """Whether a TAE's posterior is trained by what it predicts. numbers: features that are no category's."""
-    wide = numbers > NARROW and not isinstance(architecture, ConvArchitecture)
-    return posterior == "predictive" or (posterior == "auto" and wide)
+    return posterior == "predictive" or (posterior == "auto" and numbers > NARROW)
 
 
 def seeing_tae(task: Task) -> Recipe:
@@ -246,8 +283,8 @@ def seeing_tae(task: Task) -> Recipe:
 
 
 def _hold(task: Task) -> HoldOut:
-    image = task.architecture.image if isinstance(task.architecture, ConvArchitecture) else None
-    return hold_out if image is None else hold_out_as(hide_boxes(image))
+    """What is held out is like what is missing: of images, holes."""
+    return hold_out if task.image is None else hold_out_as(hide_holes(task.image, task.places))
 
 
 def _forward_stage(task: Task, model: PosteriorLVM, weights: int, share: float) -> Recipe:

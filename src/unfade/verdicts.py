@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from sklearn.base import clone
 
+from unfade.architectures import is_image
 from unfade.cells import HeldOut
 from unfade.diagnostics import (
     ColumnNoise,
@@ -31,7 +32,7 @@ _LEAST = 20  # cells of a column from which something can be said about it
 _LISTED = 100  # columns that are listed though they cannot be judged, at most
 _CHANCE = 0.05  # of a false alarm among all columns
 
-LARGEST = 4096  # pixels of an image that are judged one by one
+LARGEST = 4096  # pixels of an image of which a page shows many
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
     Uses the observed cells that training held out; where it held out none (a fixed number of steps, a model from a
     file), a clone is fitted to the data with a tenth of the cells hidden.
     """
-    if large_images(recoverer):
-        return _diagnose_images(recoverer)
+    if is_image(recoverer.space_.event_shape):
+        return _diagnose_images(recoverer, X, entered)
     cells = recoverer.held_out_
     if cells is None:
         cells = held_out(clone(recoverer), X, seed=recoverer.seed_)
@@ -139,26 +140,30 @@ def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
 
 
 def large_images(recoverer: Any) -> bool:
-    """Whether samples have so many pixels that they are judged together, not one by one."""
+    """Whether samples have so many pixels that a few of them fill a page."""
     return len(recoverer.space_.event_shape) > 1 and len(recoverer.space_.modelled) > LARGEST
 
 
-def _diagnose_images(recoverer: Any) -> Diagnosis:
-    """All pixels that training held out together, beside the nearest measured one."""
+def _diagnose_images(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
+    """All pixels that were held out together, beside what the pixels around them say."""
     cells = recoverer.held_out_
-    if cells is None or not len(cells):
+    if cells is None and large_images(recoverer):
         raise InvalidData(
             "Training held no pixels out, so nothing can be said: fit without max_steps, by method 'tae', and ask the "
             "recoverer that was fitted, not one from a file."
         )
+    cells = held_out(clone(recoverer), X, seed=recoverer.seed_) if cells is None else cells
+    if not len(cells):
+        raise InvalidData("No pixel could be held out and judged, so nothing can be said. Give more measured pixels.")
     cells = cells.only(np.random.default_rng(0).permutation(len(cells))[:20_000])
     simple = compare_pixels(cells, recoverer.space_.event_shape)
     verdicts = [
         _calibration(cells),
-        _collapse(cells, None),
+        _collapse(cells, noise_by_column(recoverer, None, cells.seen.shape[1:])),
         _against_simple(simple),
         _convergence(recoverer.histories_, recoverer.max_steps),
         _enough(cells),
+        *_latents(recoverer.posterior_, entered),
     ]
     order = ("red", "amber", "green")
     return Diagnosis(tuple(sorted(verdicts, key=lambda v: order.index(v.level))), cells, (), simple, (), ())

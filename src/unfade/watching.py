@@ -115,7 +115,8 @@ def hold_out_as(hide: Hiding) -> HoldOut:
 
     def hold(obs: Observations, seed: int, corruption: Corruption) -> Split | None:
         generator = torch.Generator(obs.values.device).manual_seed(seed)
-        most = max(1, min(32, len(obs) // 5, 2**21 // obs.values.shape[1]))
+        entries = obs.values.shape[1]
+        most = max(1, min(len(obs) // 5, max(32, 2**17 // entries), 2**21 // entries))  # of small images more
         some = torch.randperm(len(obs), generator=generator, device=generator.device)[:most]
         hidden = obs.observed[some] & corruption.whole(hide(obs[some], generator_normals(generator)))
         held = torch.zeros_like(obs.observed)

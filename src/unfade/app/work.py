@@ -8,7 +8,7 @@ import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ import numpy as np
 from unfade.draws import Draws
 from unfade.errors import DataNotice, InvalidData, InvalidFile, UnfadeError
 from unfade.estimator import Recoverer
-from unfade.files import column_names, count_missing, long_table, read_table, write_table
+from unfade.files import column_names, count_missing, long_table, write_table
+from unfade.frames import read_data
+from unfade.pictures import Unmeasured
 from unfade.tables import open_container
 from unfade.training import Progress
 
@@ -50,7 +52,7 @@ class ColumnFacts:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A file that was read. columns: of a table; empty for images."""
+    """A file that was read. columns: of a table; empty for images, which have a rule by which pixels are missing."""
 
     name: str
     ending: str
@@ -58,6 +60,7 @@ class Loaded:
     columns: tuple[ColumnFacts, ...]
     cells: int
     missing: int
+    rule: Unmeasured | None = None
 
     @property
     def rows(self) -> int:
@@ -89,7 +92,8 @@ def load(name: str, content: bytes | memoryview, folder: Path) -> Loaded:
     path = folder / f"data{ending}"
     path.write_bytes(content)
     try:
-        return _described(name, ending, read_table(path))
+        table, rule = read_data(path)
+        return replace(_described(name, ending, table), rule=rule)
     except UnfadeError as error:
         raise InvalidFile(one_line(error).replace(str(path), name)) from None
     except MemoryError:
@@ -211,7 +215,7 @@ class Worker(threading.Thread):
         self.loaded, self.settings, self.folder = loaded, settings, folder
         self.cancelled = threading.Event()
         self.status = Status("Getting ready")
-        self.notices: list[str] = []
+        self.notices: list[str] = [] if loaded.rule is None else [f"Pixels that are missing: {loaded.rule}."]
         self.error: str | None = None
         self.result: Result | None = None
         self._began, self._part, self._step = time.monotonic(), 1, 0

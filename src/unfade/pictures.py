@@ -1,0 +1,187 @@
+"""One image and its file, without loss: PNG, TIFF, NPY; and which of its pixels were not measured."""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unfade.errors import InvalidData, InvalidFile
+
+ENDINGS = (".png", ".tif", ".tiff", ".npy")
+PIXELS = 2**27  # of a frame, at most
+KEPT = ("1", "L", "LA", "RGB", "RGBA", "I", "F")  # modes of Pillow whose arrays hold the whole image; and I;16
+_BITS = 258  # the TIFF tag BitsPerSample
+
+
+def read_frame(path: Path) -> np.ndarray:
+    """Read one image, (height, width) or (height, width, channels); refuse one that would not come back as it is."""
+    try:
+        frame = np.load(path, allow_pickle=False) if path.suffix.lower() == ".npy" else _decoded(path)
+    except InvalidFile:
+        raise
+    except Exception as error:  # libraries say in many ways that bytes are not what they should be
+        raise InvalidFile(f"Cannot read {path}: {error}. Expected a valid {path.suffix} image.") from None
+    if frame.ndim not in (1, 2, 3) or frame.size == 0 or frame.dtype.kind not in "uif":
+        raise InvalidFile(f"{path} is {described(frame)}. Expected numbers by height and width, or by channels too.")
+    return frame
+
+
+def _decoded(path: Path) -> np.ndarray:
+    from PIL import Image
+
+    with Image.open(path) as image:
+        if image.size[0] * image.size[1] > PIXELS:
+            raise InvalidFile(f"{path} has {image.size[0]} x {image.size[1]} pixels, at most {PIXELS} are read.")
+        if lost := _lost(path, image):
+            raise InvalidFile(f"{path} {lost}")
+        frame = np.asarray(image)
+        if frame.dtype == np.int32 and image.format == "PNG":  # which has 16 bits at most
+            frame = frame.astype(np.uint16)
+        bits = _bits(path, image)
+    if bits != 8 * frame.dtype.itemsize:
+        raise InvalidFile(
+            f"{path} has {bits} bits a channel, of which {8 * frame.dtype.itemsize} would be kept. Save it as .npy, which "
+            "holds any number of bits, or as grey images of 8 or 16 bits, one folder a channel."
+        )
+    return frame
+
+
+def _lost(path: Path, image: Any) -> str:
+    """What of an image its array would not hold, and what to do; empty where it holds all."""
+    if (pages := getattr(image, "n_frames", 1)) > 1:
+        return f"has {pages} pages, of which one would be read. Save each as a file of its own, or all as one .npy stack."
+    if image.mode == "P":
+        return "has a palette, whose numbers are no brightness. Convert it to RGB or grey."
+    if image.mode not in KEPT and not image.mode.startswith("I;16"):
+        return f"has the colour mode {image.mode}. Expected grey or RGB, with or without alpha: convert it."
+    if "transparency" in image.info:
+        return "has one colour that stands for transparent pixels. Convert it to RGBA or LA, which have an alpha channel."
+    return ""
+
+
+def _bits(path: Path, image: Any) -> int:
+    """The bits of each channel in the file."""
+    if image.format == "PNG":
+        with path.open("rb") as file:
+            return int(struct.unpack(">B", file.read(25)[24:])[0])  # of the header, the first part of every PNG
+    found = getattr(image, "tag_v2", {}).get(_BITS, 1)
+    return int(max(found) if isinstance(found, tuple) else found)
+
+
+def write_frame(frame: np.ndarray, path: Path) -> None:
+    """Write one image, by the ending of its name."""
+    from PIL import Image
+
+    if path.suffix.lower() == ".npy":
+        np.save(path, frame, allow_pickle=False)
+    else:
+        Image.fromarray(frame).save(path)
+
+
+def described(frame: np.ndarray) -> str:
+    """Give the shape and type of an image in words."""
+    return f"{' x '.join(map(str, frame.shape)) or 'a single number'} of {frame.dtype}"
+
+
+def as_type(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Convert numbers to a type: rounded and clipped where it holds whole ones."""
+    if not np.issubdtype(dtype, np.integer):
+        return values.astype(dtype)
+    limits = np.iinfo(dtype)
+    return np.nan_to_num(values).round().clip(limits.min, limits.max).astype(dtype)
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """Which pixels of images (..., height, width[, channels]) were not measured, and back to images.
+
+    value: what a pixel's channels all hold if it was not measured; NaN: each channel by itself, where it is NaN; None: no
+    value. channels: how many a pixel has, 0 for images without that axis. alpha: the last channel is no part of the
+    picture, a pixel was not measured where it is 0.
+    """
+
+    value: float | None
+    channels: int = 0
+    alpha: bool = False
+
+    @classmethod
+    def of(cls, frame: np.ndarray, stated: float | str | None, alpha: bool = False) -> "Unmeasured":
+        """Choose the rule for images like this one. stated: what the user says, "none" if no value means missing."""
+        channels, whole = frame.shape[2] if frame.ndim == 3 else 0, np.issubdtype(frame.dtype, np.integer)
+        if stated is None:
+            return cls(None if alpha else 0.0 if whole else np.nan, channels, alpha)
+        try:
+            value = None if str(stated).strip().lower() == "none" else float(stated)
+        except ValueError:
+            raise InvalidData(f"The value of missing pixels must be a number, nan or none, got {stated!r}.") from None
+        if whole and value is not None and np.isnan(value):
+            raise InvalidData("Whole numbers cannot be NaN: say which number missing pixels have, or none.")
+        return cls(value, channels, alpha)
+
+    def colours(self, frames: np.ndarray) -> np.ndarray:
+        """Leave the alpha channel out."""
+        return frames[..., :-1] if self.alpha else frames
+
+    def holes(self, frames: np.ndarray) -> np.ndarray:
+        """Find the entries that were not measured, of the shape of `colours`."""
+        colours = self.colours(frames)
+        gone = np.isnan(colours) if colours.dtype.kind == "f" else np.zeros(colours.shape, dtype=bool)
+        if self.value is not None and not np.isnan(self.value):
+            same = colours == self.value
+            gone |= same.all(-1, keepdims=True) if self.channels else same
+        return gone | (frames[..., -1:] == 0) if self.alpha else gone
+
+    def entered(self, frames: np.ndarray) -> np.ndarray:
+        """Give the images as floats, NaN where pixels were not measured."""
+        return np.where(self.holes(frames), np.nan, self.colours(frames).astype(_float(frames.dtype), copy=False))
+
+    def left(self, values: np.ndarray, given: np.ndarray, exact: bool = False) -> np.ndarray:
+        """Give values (of the shape of `colours`) in the type of the given images.
+
+        exact: measured pixels are the given ones, bit for bit. A value never reads as a pixel that was not measured: where
+        it would, the last channel is one more, or one less. Filled pixels are opaque.
+        """
+        holes, colours = self.holes(given), self.colours(given)
+        made = as_type(values, given.dtype)
+        if self.value is not None and np.issubdtype(given.dtype, np.integer):
+            same = made == self.value
+            clash = same.all(-1) if self.channels else same
+            last, finite = made[..., -1] if self.channels else made, np.isfinite(values)
+            other = self.value + (1 if self.value < np.iinfo(given.dtype).max else -1)
+            last[clash & (finite.all(-1) if self.channels else finite)] = other
+        if exact:
+            made = np.where(holes, made, colours)
+        return self._with_alpha(made, np.where(given[..., -1:] == 0, _full(given.dtype), given[..., -1:]))
+
+    def spread(self, values: np.ndarray, given: np.ndarray) -> np.ndarray:
+        """Give standard deviations in the type of the given images, opaque."""
+        return self._with_alpha(as_type(values, given.dtype), np.full_like(given[..., -1:], _full(given.dtype)))
+
+    def _with_alpha(self, made: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+        return np.concatenate([made, alpha.astype(made.dtype)], -1) if self.alpha else made
+
+    def count(self, given: np.ndarray) -> int:
+        """Count the pixels that were not measured, in any channel."""
+        holes = self.holes(given)
+        return int((holes.any(-1) if self.channels else holes).sum())
+
+    def __str__(self) -> str:
+        if self.value is not None and np.isnan(self.value):
+            where = "those that are NaN"
+        elif self.value is None:
+            where = "" if self.alpha else "no value stands for missing ones"
+        else:
+            each = f"all {self.channels - self.alpha} channels are" if self.channels - self.alpha > 1 else "the value is"
+            where = f"those where {each} {self.value:g}"
+        return " or ".join(filter(None, [where, "those where alpha is 0" if self.alpha else ""]))
+
+
+def _float(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.promote_types(dtype, np.float32)
+
+
+def _full(dtype: np.dtype[Any]) -> float:
+    """Alpha of an opaque pixel."""
+    return np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else 1.0
