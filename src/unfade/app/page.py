@@ -345,7 +345,7 @@ def results_step(loaded: Loaded, job: Job, settings: Settings | None) -> None:
     if job.running:
         watch()
         return
-    if job.settings != settings:
+    if job.result is not None and job.settings != settings:
         st.warning(plain(changed(job.settings, settings)))
     for notice in job.notices:
         st.info(plain(notice))

@@ -50,15 +50,11 @@ class Schedule:
         """Say how much longer the current part takes."""
         self._part_ends = self._clock() + seconds
 
-    def after(self, part: str) -> float:
-        """Seconds that the parts after that one are expected to take."""
-        return sum(self._expected[later] for later in self._parts[self._parts.index(part) + 1 :])
-
     def left(self) -> float:
         """Seconds until all is done. Never less than one: a part that takes longer than expected has something left."""
         now = self._clock()
         part = max(self._part_ends - now, 0.1 * (now - self._part_began))
-        return max(1.0, part + self.after(self.part))
+        return max(1.0, part + sum(self._expected[later] for later in self._parts[self._at + 1 :]))
 
     def share(self) -> float:
         """Share of the whole that is done; it never falls, and is 1 for nothing that still runs."""

@@ -34,18 +34,21 @@ FILES, REPORT = "Writing the files", "Writing the report"
 
 
 def expected_seconds(loaded: "Loaded", settings: "Settings") -> dict[str, float]:
-    """What each part of the work may take, in its order, from how much there is; what parts take corrects it later."""
+    """What each part of the work may take, in its order, from how much there is; what parts take corrects it later.
+
+    A limit leaves to learning what the parts after it do not need, at least half.
+    """
     numbers = loaded.cells / max(1, loaded.rows)
     row = 2e-3 if numbers <= 64 else 2e-4 + 2e-6 * numbers  # of narrow tables, draws are chosen from many candidates
     few = min(1.0, loaded.rows / 1000)
-    return {
-        READY: 1.0,
-        LEARNING: settings.seconds or 60.0,
+    later = {
         FILLING: 0.1 + row * loaded.rows,
         DRAWING: 0.1 + row * loaded.rows * (0.4 + settings.draws / 100),
         FILES: 0.1 + 2e-7 * loaded.cells * settings.draws,
         REPORT: 2.0 + 8.0 * few + 5e-4 * loaded.rows,
     }
+    limit = settings.seconds
+    return {READY: 1.0, LEARNING: 60.0 if limit is None else max(limit / 2, limit - sum(later.values())), **later}
 
 
 class Cancelled(Exception):
@@ -270,8 +273,9 @@ class Worker(threading.Thread):
         self.notices: list[str] = []
         self.error: str | None = None
         self.result: Result | None = None
-        self.schedule = Schedule(expected_seconds(loaded, settings))
-        self._for_fit = self._fit_seconds()
+        expected = expected_seconds(loaded, settings)
+        self.schedule = Schedule(expected)
+        self._for_fit = None if settings.seconds is None else expected[LEARNING]
         until = self._for_fit and time.monotonic() + self._for_fit
         self._pace = Pace(isinstance(settings.noise, str), until)
 
@@ -323,11 +327,6 @@ class Worker(threading.Thread):
         self._check()
         left, seconds = count_missing(clean), self.schedule.passed
         return Result(rec, settings, target / f"clean{loaded.ending}", drawn, report, loaded.missing, left, seconds)
-
-    def _fit_seconds(self) -> float | None:
-        """What a limit leaves to the fit: the rest without the parts that come after it, at least half."""
-        limit = self.settings.seconds
-        return None if limit is None else max(limit / 2, limit - self.schedule.after(LEARNING))
 
     def on_step(self, progress: Progress) -> None:
         """What the fit tells."""
