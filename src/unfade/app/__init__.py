@@ -13,7 +13,8 @@ from unfade.errors import InvalidData, UnfadeError
 HOST = "127.0.0.1"
 KEY_VARIABLE = "UNFADE_APP_KEY"  # how the page learns which key to ask for
 UPLOAD_MEGABYTES = 200
-RETURN_SECONDS = 300  # for so long a browser that went away finds its session again
+WAIT_SECONDS = 30  # for so long a fit goes on while no page waits for it
+RETURN_SECONDS = 300  # for so long a browser that went away finds again what it had
 _OPTIONS = {
     "browser_gatherUsageStats": False,
     "browser_serverAddress": HOST,

@@ -1,4 +1,4 @@
-"""The page itself, a Streamlit script: three steps, data, settings, results. All it keeps is in the session's state."""
+"""The page itself, a Streamlit script: three steps, data, settings, results. All it keeps is on its desk."""
 
 import hmac
 import html
@@ -13,19 +13,9 @@ from PIL import Image
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from unfade.app import KEY_VARIABLE, RETURN_SECONDS
-from unfade.app.work import (
-    ENDINGS,
-    ColumnFacts,
-    Desk,
-    Job,
-    Loaded,
-    Result,
-    Settings,
-    close_when_left,
-    picture,
-    row_view,
-)
+from unfade.app import KEY_VARIABLE, RETURN_SECONDS, UPLOAD_MEGABYTES, WAIT_SECONDS
+from unfade.app.desks import DESKS, Desk
+from unfade.app.work import ColumnFacts, Job, Loaded, Result, Settings, lasting, picture, row_view
 from unfade.errors import UnfadeError
 
 KINDS = {
@@ -43,6 +33,13 @@ NOISE = {
     "learn-shared": "They carry noise: find out how much, one level relative to each column's spread",
     "number": "They carry noise, and I know how much",
 }
+FILLS = {
+    "mean": "the mean of what is likely",
+    "median": "the median of what is likely",
+    "draw": "one draw: values spread as much as in the data",
+}
+ADDRESS = "session"  # the part of the address that leads back to a desk after a reload
+DEFAULTS = {"noise": "none", "level": None, "draws": 20, "seed": 0, "seconds": None, "missing": "", "fill": "mean"}
 MOST_BARS = 40
 STYLE = """
 <style>
@@ -84,15 +81,15 @@ def main() -> None:
         loaded = data_step(desk)
     if loaded is None:
         return
-    busy = desk.job is not None and desk.job.running
+    busy = desk.busy
     with st.container(border=True):
-        settings = settings_step(loaded, busy)
+        settings = settings_step(desk, loaded, busy)
         if st.button("Fill and clean", type="primary", disabled=busy or settings is None) and settings is not None:
             desk.start(settings)
             st.rerun()
     if desk.job is not None:
         with st.container(border=True):
-            results_step(loaded, desk.job)
+            results_step(loaded, desk.job, settings)
 
 
 def icon() -> Image.Image:
@@ -114,39 +111,70 @@ def plain(text: str) -> str:
 
 
 def own_desk() -> Desk:
-    """What this session has; it is closed some time after the browser has gone."""
-    desk: Desk | None = st.session_state.get("desk")
-    if desk is None or desk.closed:
-        desk = st.session_state.desk = Desk()
-        context, server = get_script_run_ctx(), runtime.get_instance()
-        session = context.session_id if context is not None else ""
-        close_when_left(
-            desk,
-            alive=lambda: server.is_active_session(session),
-            closed=lambda: server.uploaded_file_mgr.remove_session_files(session),
-            patience=RETURN_SECONDS + 30,
-        )
+    """What this person has: by what the session knows, after a reload by what the address holds."""
+    context, server = get_script_run_ctx(), runtime.get_instance()
+    word = st.session_state.get("desk") or str(st.query_params.get(ADDRESS, ""))
+    desk = DESKS.at(word, context.session_id if context is not None else "", server.is_active_session)
+    st.session_state.desk = desk.word
+    if st.query_params.get(ADDRESS) != desk.word:
+        st.query_params[ADDRESS] = desk.word
+    if word and word != desk.word:
+        st.session_state.gone = True
     return desk
 
 
 def data_step(desk: Desk) -> Loaded | None:
     """Step 1: a file comes in, and what is in it is shown."""
     st.subheader("1 · Data", anchor=False)
-    upload = st.file_uploader(
-        "A table (CSV, Parquet, Feather) or an array of images (.npy, .npz). Empty cells and NaN are missing.",
-        type=sorted({ending.rpartition(".")[2] for ending in ENDINGS}),
-    )
-    if upload is None:
-        desk.clear()
+    with st.spinner("Reading the file"), desk.lock:  # another session of this person may be at it
+        loaded = desk.mark(marks(desk))
+    if loaded is None:
+        ask_for_file(desk)
         return None
-    if desk.file != upload.file_id:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**{plain(loaded.name)}**", width="content")
+        if st.button("Load another file", disabled=desk.busy):
+            desk.clear()
+            st.rerun()
+    show_data(loaded)
+    return loaded
+
+
+def ask_for_file(desk: Desk) -> None:
+    """Take a file, which the desk keeps: Streamlit forgets it at a reload. Any may come: what is not taken is told why."""
+    if st.session_state.get("gone"):
+        st.info(f"What this page had is gone: it is kept for {lasting(RETURN_SECONDS)} after the page was closed.")
+    upload = st.file_uploader(
+        f"A table (CSV, Parquet, Feather) or an array of images (.npy, .npz), up to {UPLOAD_MEGABYTES} MB. "
+        "Empty cells and NaN are missing.",
+        on_change=desk.clear,
+    )
+    if upload is not None and desk.file != upload.file_id:
         with st.spinner("Reading the file"):
             desk.take(upload.file_id, upload.name, upload.getbuffer())
     if desk.problem:
         st.error(plain(desk.problem))
     if desk.loaded is not None:
-        show_data(desk.loaded)
-    return desk.loaded
+        st.session_state.gone = False
+        context = get_script_run_ctx()
+        if context is not None:
+            runtime.get_instance().uploaded_file_mgr.remove_session_files(context.session_id)
+        st.rerun()
+
+
+def recall(desk: Desk, name: str, default: Any) -> Any:
+    """What a widget of that name shows: in a new session what was chosen before; while work runs, what it began with.
+
+    Streamlit drops what was chosen just before a widget was disabled, unless it is said again.
+    """
+    if name not in st.session_state or desk.busy:
+        st.session_state[name] = desk.choices.get(name, default)
+    return st.session_state[name]
+
+
+def marks(desk: Desk) -> tuple[str, ...]:
+    """Values that stand for missing, as they were typed."""
+    return tuple(filter(None, (word.strip() for word in str(recall(desk, "missing", "")).split(","))))
 
 
 def show_data(loaded: Loaded) -> None:
@@ -230,79 +258,140 @@ def frame(table: Any) -> pd.DataFrame:
     return pd.DataFrame(table) if isinstance(table, np.ndarray) else table.to_pandas()
 
 
-def settings_step(loaded: Loaded, busy: bool) -> Settings | None:
+def settings_step(desk: Desk, loaded: Loaded, busy: bool) -> Settings | None:
     """Step 2: what a person says about the data. None while something is still to be said."""
     st.subheader("2 · Settings", anchor=False)
     st.caption("All of them can stay as they are.")
+    for name, default in DEFAULTS.items():
+        recall(desk, name, default)
     left, right = st.columns(2, gap="medium")
     with left:
         choice = st.radio(
-            "How exact are the values that are there?", list(NOISE), format_func=lambda kind: NOISE[kind], disabled=busy
-        )
+            "How exact are the values that are there?", list(NOISE), format_func=lambda kind: NOISE[kind], key="noise",
+            disabled=busy,
+        )  # fmt: skip
         noise: float | str | None = {"none": None, "number": 0.0}.get(choice, choice)
         if choice == "number":
             noise = st.number_input(
-                "Standard deviation of the noise, in the units of the data",
+                "Standard deviation of the noise, in the units of the data", key="level",
                 min_value=0.0, value=None, placeholder="such as 0.3", format="%.6g", disabled=busy,
             )  # fmt: skip
-        kinds = choose_kinds(loaded.columns, busy) if not isinstance(loaded.table, np.ndarray) else {}
+        kinds = {} if isinstance(loaded.table, np.ndarray) else choose_kinds(desk, loaded.columns, busy)
     with right:
-        draws = st.number_input(
-            "Number of draws", min_value=1, max_value=1000, value=20, disabled=busy,
-            help="Complete versions of the data, each as likely as the others. Where they differ, nobody can be sure.",
-        )  # fmt: skip
-    first, second = right.columns(2)
-    seed = first.number_input(
-        "Seed", min_value=0, max_value=2**32 - 1, value=0, disabled=busy, help="The same seed gives the same results."
-    )
-    seconds = second.number_input(
-        "Time limit in seconds", min_value=1, max_value=86_400, value=None, placeholder="none", disabled=busy,
-        help="The longest that learning may take. Without a limit it ends when it no longer helps.",
-    )  # fmt: skip
+        draws, seed, seconds = choose_numbers(busy)
+        fill = more_settings(not isinstance(loaded.table, np.ndarray), busy)
+    for name, value in ((str(name), value) for name, value in st.session_state.items()):
+        if not busy and (name in DEFAULTS or name.startswith("kind")):
+            desk.choices[name] = value
     if choice == "number" and noise is None:
         st.info("Say how large the noise is.")
         return None
-    return Settings(noise, kinds, int(draws), int(seed), None if seconds is None else float(seconds))
+    return Settings(noise, kinds, loaded.marks, fill, draws, seed, seconds)
 
 
-def choose_kinds(columns: tuple[ColumnFacts, ...], busy: bool) -> dict[str, str]:
+def choose_numbers(busy: bool) -> tuple[int, int, float | None]:
+    """Number of draws, seed, time limit."""
+    draws = st.number_input(
+        "Number of draws", min_value=1, max_value=1000, key="draws", disabled=busy,
+        help="Complete versions of the data, each as likely as the others. Where they differ, nobody can be sure.",
+    )  # fmt: skip
+    first, second = st.columns(2)
+    seed = first.number_input(
+        "Seed", min_value=0, max_value=2**32 - 1, key="seed", disabled=busy, help="The same seed gives the same results."
+    )
+    seconds = second.number_input(
+        "Time limit in seconds", min_value=1, max_value=86_400, value=None, key="seconds", placeholder="none",
+        disabled=busy,
+        help="The longest that all of it should take; learning has what the draws, the files and the report leave. "
+        "Without a limit, learning ends when it no longer helps.",
+    )  # fmt: skip
+    return int(draws), int(seed), None if seconds is None else float(seconds)
+
+
+def more_settings(table: bool, busy: bool) -> str:
+    """Settings that few need; the values that stand for missing are read where the data are."""
+    with st.expander("More settings"):
+        if table:
+            st.text_input(
+                "Values that stand for missing, with commas between", key="missing", placeholder="such as -99, unknown",
+                disabled=busy, help="Empty cells always do. Messages about the data call this setting missing.",
+            )  # fmt: skip
+        return st.selectbox(
+            "Missing cells are filled with", list(FILLS), format_func=lambda fill: FILLS[fill], key="fill", disabled=busy,
+            help="In the clean data. Of categories, the most frequent value takes the place of mean and median.",
+        )  # fmt: skip
+
+
+def choose_kinds(desk: Desk, columns: tuple[ColumnFacts, ...], busy: bool) -> dict[str, str]:
     """Kinds of columns that are not as found."""
     found = {column.name: column for column in columns}
+    recall(desk, "kinds", [column.name for column in columns if column.problem])
     wrong = st.multiselect(
-        "Columns whose kind was not found rightly", list(found), default=[c.name for c in columns if c.problem],
-        placeholder="None: all are right", disabled=busy, help="What was found is written beside the bars above.",
+        "Columns whose kind was not found rightly", list(found), placeholder="None: all are right", key="kinds",
+        disabled=busy, help="What was found is written beside the bars above.",
     )  # fmt: skip
     chosen: dict[str, str] = {}
     for name in wrong:
+        recall(desk, f"kind of {name}", found[name].kind)
         chosen[name] = st.selectbox(
-            f"{plain(name)} is a", list(KINDS), index=list(KINDS).index(found[name].kind),
-            format_func=lambda kind: KINDS[kind], disabled=busy,
-        )  # fmt: skip
+            f"{plain(name)} is a", list(KINDS), format_func=lambda kind: KINDS[kind], key=f"kind of {name}", disabled=busy
+        )
     return {name: kind for name, kind in chosen.items() if kind != found[name].kind or found[name].problem}
 
 
-def results_step(loaded: Loaded, job: Job) -> None:
+def results_step(loaded: Loaded, job: Job, settings: Settings | None) -> None:
     """Step 3: how far it is, then what came of it."""
     st.subheader("3 · Results", anchor=False)
     if job.running:
         watch()
-    elif job.result is not None:
-        for notice in job.notices:
-            st.info(plain(notice))
+        return
+    if job.result is not None and job.settings != settings:
+        st.warning(plain(changed(job.settings, settings)))
+    for notice in job.notices:
+        st.info(plain(notice))
+    if job.result is not None:
         show_result(loaded, job.result)
     else:
         st.error(plain(job.error or "There is no result."))
+
+
+def in_words(settings: Settings) -> dict[str, str]:
+    """Settings by their names on the page."""
+    noise = "exact" if settings.noise is None else NOISE.get(str(settings.noise), f"noise of {settings.noise}")
+    kinds = ", ".join(f"{name} is a {KINDS[kind]}" for name, kind in settings.kinds.items())
+    return {
+        "values": noise.removeprefix("They carry noise: "),
+        "kinds": kinds or "as found",
+        "stand for missing": ", ".join(settings.missing) or "empty cells alone",
+        "filled with": FILLS[settings.fill].split(":")[0],
+        "draws": str(settings.draws),
+        "seed": str(settings.seed),
+        "time limit": "none" if settings.seconds is None else lasting(settings.seconds),
+    }
+
+
+def changed(before: Settings, now: Settings | None) -> str:
+    """What differs from the settings that results were made with."""
+    old, new = in_words(before), {} if now is None else in_words(now)
+    each = [f"{name} was {old[name]}, now {value}" for name, value in new.items() if value != old[name]]
+    return (
+        f"Settings have changed since these results were made ({'; '.join(each) or 'some are still to be said'}). "
+        "The results below belong to the settings from before. Press Fill and clean for new ones."
+    )
 
 
 @st.fragment(run_every=1.0)
 def watch() -> None:
     """A bar that moves by itself, and a way out."""
     desk = own_desk()
-    if desk.job is None or not desk.job.running:
+    if desk.job is None or not desk.busy:
         st.rerun()
     else:
         status = desk.job.status
         st.progress(status.share, text=str(status))
+        for notice in desk.job.notices:
+            st.info(plain(notice))
+        st.caption(f"Keep this page open. After {WAIT_SECONDS} seconds without it the work is stopped.")
         if st.button("Cancel"):
             desk.stop()
             st.rerun()
@@ -312,12 +401,14 @@ def show_result(loaded: Loaded, result: Result) -> None:
     """Facts, files, report, rows."""
     show_facts(
         {
-            "cells filled": f"{loaded.missing - result.left:,}",
+            "cells filled": f"{result.missing - result.left:,}",
             "still missing": f"{result.left:,}",
             **noise_facts(result),
-            "time taken": f"{result.seconds:.0f} s" if result.seconds < 90 else f"{result.seconds / 60:.0f} min",
+            "time taken": lasting(result.seconds),
         }
     )
+    made = " · ".join(f"{name}: {value}" for name, value in in_words(result.settings).items())
+    st.caption(plain(f"Made with these settings. {made}"))
     with st.container(horizontal=True):
         offer("Clean data", result.clean, f"{loaded.stem}-clean{loaded.ending}", primary=True)
         offer(f"{result.settings.draws} draws", result.draws, f"{loaded.stem}-draws.parquet")

@@ -1,5 +1,6 @@
 """What the page does with data, without the page: read a file, say what is in it, fit and draw in a thread."""
 
+import math
 import shutil
 import tempfile
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from unfade.app.timing import LEARNING, Pace, Schedule
 from unfade.draws import Draws
 from unfade.errors import DataNotice, InvalidData, InvalidFile, UnfadeError
 from unfade.estimator import Recoverer
@@ -24,8 +26,31 @@ from unfade.tables import open_container
 from unfade.training import Progress
 
 ENDINGS = (".csv", ".csv.gz", ".parquet", ".feather", ".npy", ".npz")
+IMAGES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".zip")
 AT_ONCE = 2000  # rows between two looks at whether the work was cancelled
 MOST_NUMBERS = 200_000_000  # draws times cells that are kept in memory
+
+
+READY, FILLING, DRAWING = "Getting ready", "Filling and cleaning", "Making draws"
+FILES, REPORT = "Writing the files", "Writing the report"
+
+
+def expected_seconds(loaded: "Loaded", settings: "Settings") -> dict[str, float]:
+    """What each part of the work may take, in its order, from how much there is; what parts take corrects it later.
+
+    A limit leaves to learning what the parts after it do not need, at least half.
+    """
+    numbers = loaded.cells / max(1, loaded.rows)
+    row = 2e-3 if numbers <= 64 else 2e-4 + 2e-6 * numbers  # of narrow tables, draws are chosen from many candidates
+    few = min(1.0, loaded.rows / 1000)
+    later = {
+        FILLING: 0.1 + row * loaded.rows,
+        DRAWING: 0.1 + row * loaded.rows * (0.4 + settings.draws / 100),
+        FILES: 0.1 + 2e-7 * loaded.cells * settings.draws,
+        REPORT: 2.0 + 8.0 * few + 5e-4 * loaded.rows,
+    }
+    limit = settings.seconds
+    return {READY: 1.0, LEARNING: 60.0 if limit is None else max(limit / 2, limit - sum(later.values())), **later}
 
 
 class Cancelled(Exception):
@@ -52,7 +77,10 @@ class ColumnFacts:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A file that was read. columns: of a table; empty for images, which have a rule by which pixels are missing."""
+    """A file that was read. columns: of a table; empty for images, which have a rule by which pixels are missing.
+
+    marks: what stands for missing beside empty cells.
+    """
 
     name: str
     ending: str
@@ -61,6 +89,7 @@ class Loaded:
     cells: int
     missing: int
     rule: Unmeasured | None = None
+    marks: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -82,13 +111,20 @@ class Loaded:
         is_array = isinstance(self.table, np.ndarray)
         return self.table[start : start + count] if is_array else self.table.slice(start, count)
 
+    def marked(self, marks: tuple[str, ...]) -> "Loaded":
+        """The same file, with these values counted as missing, if it is a table."""
+        if isinstance(self.table, np.ndarray):
+            return self
+        columns = tuple(_facts(self.table, column.name, marks) for column in self.columns)
+        return replace(self, columns=columns, missing=sum(column.missing for column in columns), marks=marks)
+
 
 def load(name: str, content: bytes | memoryview, folder: Path) -> Loaded:
     """Read a file that a person gave, as `unfade recover` does. Whatever is wrong with it is one InvalidFile."""
     name = Path(name.replace("\\", "/")).name
     ending = max((e for e in ENDINGS if name.lower().endswith(e)), key=len, default=None)
     if ending is None:
-        raise InvalidFile(f"{name}: expected a name that ends in {', '.join(ENDINGS)}.")
+        raise InvalidFile(_not_taken(name))
     path = folder / f"data{ending}"
     path.write_bytes(content)
     try:
@@ -104,6 +140,14 @@ def load(name: str, content: bytes | memoryview, folder: Path) -> Loaded:
         path.unlink(missing_ok=True)
 
 
+def _not_taken(name: str) -> str:
+    """What is taken in place of that file."""
+    said = f"{name} cannot be read here: give a table or an array in a file that ends in {', '.join(ENDINGS)}."
+    if name.lower().endswith(IMAGES):
+        return f"{said} Image files are recovered as a folder, in a terminal: unfade recover FOLDER -o CLEAN."
+    return said
+
+
 def _described(name: str, ending: str, table: Any) -> Loaded:
     if isinstance(table, np.ndarray):
         holes = np.isnan(np.asarray(table, dtype=float))
@@ -114,23 +158,28 @@ def _described(name: str, ending: str, table: Any) -> Loaded:
     return Loaded(name, ending, table, columns, len(table) * len(columns), sum(c.missing for c in columns))
 
 
-def _facts(table: Any, name: str) -> ColumnFacts:
+def _facts(table: Any, name: str, marks: tuple[str, ...] = ()) -> ColumnFacts:
     from pyarrow import compute
 
     missing = compute.sum(compute.is_null(table.column(name), nan_is_null=True)).as_py()
     try:
-        (column,) = open_container(table.select([name]))[1].columns
+        codes, container = open_container(table.select([name]), missing=marks)
     except UnfadeError as error:
         return ColumnFacts(name, "passthrough", missing, one_line(error))
+    (column,) = container.columns
+    if column.kind != "passthrough":
+        missing = int(np.isnan(codes).sum())
     return ColumnFacts(name, column.kind, missing, column.reason and f"Column {name!r}: {column.reason}.")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a person chose. seconds: the longest that learning may take, or None."""
+    """What a person chose. missing, fill: as in Recoverer. seconds: the longest that all of it should take, or None."""
 
     noise: float | str | None = None
     kinds: dict[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    fill: str = "mean"
     draws: int = 20
     seed: int = 0
     seconds: float | None = None
@@ -138,18 +187,24 @@ class Settings:
 
 @dataclass(frozen=True)
 class Status:
-    """How far the work is. share: of what `words` name; seconds_left: as far as it can be said."""
+    """How far the work is, over all of its parts. seconds_left: where it can be said; at_most: it often ends sooner."""
 
     words: str
-    share: float = 0.0
-    seconds_left: float | None = None
+    share: float
+    seconds_left: float | None
     at_most: bool = False
 
     def __str__(self) -> str:
         if self.seconds_left is None:
             return self.words
-        left = f"{self.seconds_left:.0f} s" if self.seconds_left < 90 else f"{self.seconds_left / 60:.0f} min"
-        return f"{self.words} · {'at most' if self.at_most else 'about'} {left} left"
+        return f"{self.words} · {'at most about' if self.at_most else 'about'} {lasting(math.ceil(self.seconds_left))} left"
+
+
+def lasting(seconds: float) -> str:
+    """A length of time in a few characters."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 @dataclass(frozen=True)
@@ -161,6 +216,7 @@ class Result:
     clean: Path
     draws: Path | None
     report: Path | None
+    missing: int
     left: int
     seconds: float
 
@@ -184,6 +240,11 @@ class Job:
         return self._worker.now()
 
     @property
+    def settings(self) -> Settings:
+        """What it was started with."""
+        return self._worker.settings
+
+    @property
     def error(self) -> str | None:
         """Why there is no result, in one sentence."""
         return self._worker.error
@@ -198,8 +259,9 @@ class Job:
         """What is worth knowing."""
         return list(dict.fromkeys(self._worker.notices))
 
-    def cancel(self) -> None:
+    def cancel(self, why: str = "Cancelled.") -> None:
         """Ask it to stop, and do not wait."""
+        self._worker.why = why
         self._worker.cancelled.set()
 
     def wait(self, seconds: float | None = None) -> None:
@@ -214,11 +276,15 @@ class Worker(threading.Thread):
         super().__init__(name="unfade-work", daemon=True)
         self.loaded, self.settings, self.folder = loaded, settings, folder
         self.cancelled = threading.Event()
-        self.status = Status("Getting ready")
+        self.why = "Cancelled."  # said where it was
         self.notices: list[str] = [] if loaded.rule is None else [f"Pixels that are missing: {loaded.rule}."]
         self.error: str | None = None
         self.result: Result | None = None
-        self._began, self._part, self._step = time.monotonic(), 1, 0
+        expected = expected_seconds(loaded, settings)
+        self.schedule = Schedule(expected)
+        self._for_fit = None if settings.seconds is None else expected[LEARNING]
+        until = self._for_fit and time.monotonic() + self._for_fit
+        self._pace = Pace(isinstance(settings.noise, str), until)
 
     def run(self) -> None:
         """All of the work; an error becomes a sentence."""
@@ -226,14 +292,14 @@ class Worker(threading.Thread):
         try:
             self.result = self._worked()
         except Cancelled:
-            self.error = "Cancelled."
+            self.error = self.why
         except (UnfadeError, DataNotice) as error:
             self.error = one_line(error)
         except MemoryError:
             self.error = "There is not enough memory. Ask for fewer draws, or give a part of the data."
         except Exception as error:
             if self.cancelled.is_set():  # its folder may be gone
-                self.error = "Cancelled."
+                self.error = self.why
                 return
             traceback.print_exc()
             self.error = f"Unexpected {type(error).__name__}: {one_line(error)}"
@@ -248,57 +314,58 @@ class Worker(threading.Thread):
         rec = Recoverer(
             noise=settings.noise,
             kinds=settings.kinds or None,
-            max_seconds=settings.seconds,
+            missing=settings.missing or None,
+            fill=settings.fill,
+            max_seconds=self._for_fit,
             random_state=settings.seed,
             verbose=0,
         ).fit(loaded.table, on_step=self.on_step)
         self._check()
         clean = self._cleaned(rec)
         draws = self._drawn(rec)
-        self.status = Status("Writing the files and the report", 1.0)
+        self.schedule.begin(FILES, speaks=True)
         target = Path(tempfile.mkdtemp(prefix="result-", dir=self.folder.path))
         write_table(clean, target / f"clean{loaded.ending}")
         self._check()
         drawn = self._without_it("draws file", self._write_draws, draws, target / "draws.parquet")
         self._check()
+        self.schedule.begin(REPORT)
         report = self._without_it("report", self._write_report, rec, draws, target / "report.html")
         self._check()
-        left, seconds = count_missing(clean), time.monotonic() - self._began
-        return Result(rec, settings, target / f"clean{loaded.ending}", drawn, report, left, seconds)
+        left, seconds = count_missing(clean), self.schedule.passed
+        return Result(rec, settings, target / f"clean{loaded.ending}", drawn, report, loaded.missing, left, seconds)
 
     def on_step(self, progress: Progress) -> None:
         """What the fit tells."""
         self._check()
-        if progress.step <= self._step:
-            self._part += 1
-        self._step = progress.step
-        words = f"Learning from the data, part {self._part}: step {progress.step:,} of at most {progress.steps:,}"
-        self.status = Status(words, min(1.0, progress.step / progress.steps), progress.seconds_left, at_most=True)
+        if self.schedule.part != LEARNING:
+            self.schedule.begin(LEARNING)
+        self.schedule.expect(self._pace.left(progress))
 
     def now(self) -> Status:
-        """How far it is at this moment: by the clock while it learns and has a limit, else as it was told last."""
-        told, limit, passed = self.status, self.settings.seconds, time.monotonic() - self._began
-        if limit is None or not (told.at_most or self._step == 0):
-            return told
-        return Status(told.words, min(1.0, passed / limit), max(0.0, limit - passed), at_most=True)
+        """How far it is at this moment."""
+        part, unlimited = self.schedule.part, self.settings.seconds is None
+        left = None if part == READY and unlimited else self.schedule.left()
+        return Status(f"{part} · part {self.schedule.place}", self.schedule.share(), left, part == LEARNING and unlimited)
 
     def _check(self) -> None:
         if self.cancelled.is_set():
             raise Cancelled
 
-    def _parts(self, words: str) -> Iterator[tuple[int, Any]]:
+    def _parts(self, words: str, speaks: bool = False) -> Iterator[tuple[int, Any]]:
         """The rows, some at a time, and how far that is; a row's results do not hang on its part."""
+        self.schedule.begin(words, speaks)
         began, rows = time.monotonic(), self.loaded.rows
         for start in range(0, rows, AT_ONCE):
             self._check()
-            left = (time.monotonic() - began) * (rows - start) / start if start else None
-            self.status = Status(words, start / rows, left)
+            if start:
+                self.schedule.expect((time.monotonic() - began) * (rows - start) / start)
             yield start, self.loaded.part(start, AT_ONCE)
 
     def _cleaned(self, rec: Recoverer) -> Any:
         """The same as `rec.transform`, with looks at whether it was cancelled."""
         _, container = open_container(self.loaded.table, rec.columns_)
-        parts = [open_container(rec.transform(part), rec.columns_)[0] for _, part in self._parts("Filling and cleaning")]
+        parts = [open_container(cleaned(rec, part, start), rec.columns_)[0] for start, part in self._parts(FILLING)]
         return container.wrap(np.concatenate(parts))
 
     def _drawn(self, rec: Recoverer) -> Draws:
@@ -306,7 +373,7 @@ class Worker(threading.Thread):
         _, container = open_container(self.loaded.table, rec.columns_)
         parts = [
             rec.sample(part, self.settings.draws, seed=self.settings.seed, row_ids=range(start, start + len(part)))
-            for start, part in self._parts("Making draws")
+            for start, part in self._parts(DRAWING, speaks=True)
         ]
         observed = np.concatenate([part.observed for part in parts if part.observed is not None])
         return Draws(np.concatenate([part.values for part in parts], 1), container, observed)
@@ -334,72 +401,6 @@ class Worker(threading.Thread):
         rec.report(path, self.loaded.table, draws=draws)
 
 
-class Desk:
-    """All that one session has: its folder, its data, its job. Nothing of it is anywhere else."""
-
-    def __init__(self) -> None:
-        self.folder = Folder()
-        self.file = ""  # by which the page knows the upload
-        self.loaded: Loaded | None = None
-        self.problem = ""
-        self.job: Job | None = None
-
-    def take(self, file: str, name: str, content: bytes | memoryview) -> None:
-        """Read an upload in place of what was there; `problem` says why it cannot be used."""
-        self.clear()
-        self.file = file
-        try:
-            self.loaded = load(name, content, self.folder.path)
-        except UnfadeError as error:
-            self.problem = str(error)
-
-    def start(self, settings: Settings) -> None:
-        """Begin anew, without the results that were there."""
-        self.stop()
-        if self.loaded is not None:
-            self.job = Job(self.loaded, settings, self.folder)
-
-    def stop(self) -> None:
-        """Cancel what runs, and drop results."""
-        if self.job is not None:
-            self.job.cancel()
-        self.job = None
-        for old in self.folder.path.glob("result-*"):
-            shutil.rmtree(old, ignore_errors=True)
-
-    def clear(self) -> None:
-        """Drop data and results."""
-        self.stop()
-        self.file, self.loaded, self.problem = "", None, ""
-
-    def close(self) -> None:
-        """Leave nothing behind."""
-        self.clear()
-        self.folder.delete()
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return not self.folder.delete.alive
-
-
-def close_when_left(desk: Desk, alive: Callable[[], bool], closed: Callable[[], None], patience: float) -> threading.Thread:
-    """Close a desk once its session has been away for so many seconds; then tell `closed`."""
-
-    def look() -> None:
-        seen = time.monotonic()
-        while time.monotonic() - seen < patience:
-            time.sleep(min(5.0, patience / 4))
-            if alive():
-                seen = time.monotonic()
-        desk.close()
-        closed()
-
-    thread = threading.Thread(target=look, name="unfade-look", daemon=True)
-    thread.start()
-    return thread
-
-
 def end_all() -> None:
     """Cancel what still runs in this process, and give it some seconds to end."""
     workers = [thread for thread in threading.enumerate() if isinstance(thread, Worker)]
@@ -424,6 +425,13 @@ def hear_notices() -> None:
             thread.notices.append(one_line(message))
 
     warnings.showwarning = to_its_job
+
+
+def cleaned(rec: Recoverer, part: Any, start: int) -> Any:
+    """What `rec.transform` gives for rows from `start` on: a draw that fills cells hangs on where its row stands."""
+    if rec.fill != "draw":
+        return rec.transform(part)
+    return rec.sample(part, 1, row_ids=range(start, start + len(part)))[0]
 
 
 @dataclass(frozen=True)
@@ -453,7 +461,7 @@ def row_view(loaded: Loaded, result: Result, row: int) -> RowView:
     """The draws of one row, the same as in the file of draws, and what they say of its cells."""
     part, rec = loaded.part(row, 1), result.recoverer
     draws = rec.sample(part, result.settings.draws, seed=result.settings.seed, row_ids=[row])
-    clean = rec.transform(part)
+    clean = cleaned(rec, part, row)
     if not loaded.columns:
         return RowView([], [], _pictures(part, clean, draws))
     low, high = draws.interval(0.9)

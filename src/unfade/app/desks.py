@@ -1,0 +1,134 @@
+"""What the page keeps for a person on the server: data, settings, work, results. A reload finds it again by its address."""
+
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from unfade.app import RETURN_SECONDS, WAIT_SECONDS
+from unfade.app.work import Folder, Job, Loaded, Settings, load
+from unfade.errors import UnfadeError
+
+LEFT = f"It was stopped: no page was open for {WAIT_SECONDS} seconds. Press Fill and clean to start it again."
+
+
+class Desk:
+    """All that one person has: a folder, data, settings, a job. Nothing of it is anywhere else.
+
+    word: the secret by which its address finds it. sessions: those of the browser that have had it. choices: what was
+    chosen on the page, by the name of each widget. lock: held while a file is read.
+    """
+
+    def __init__(self) -> None:
+        self.word = secrets.token_urlsafe(16)
+        self.sessions: set[str] = set()
+        self.choices: dict[str, Any] = {}
+        self.lock = threading.RLock()
+        self.folder = Folder()
+        self.file = ""  # by which the page knows the upload
+        self.loaded: Loaded | None = None
+        self.problem = ""
+        self.job: Job | None = None
+
+    def take(self, file: str, name: str, content: bytes | memoryview) -> None:
+        """Read an upload in place of what was there; `problem` says why it cannot be used."""
+        with self.lock:
+            self.clear()
+            self.file = file
+            try:
+                self.loaded = load(name, content, self.folder.path)
+            except UnfadeError as error:
+                self.problem = str(error)
+
+    def mark(self, missing: tuple[str, ...]) -> Loaded | None:
+        """The data, with these values counted as missing."""
+        with self.lock:
+            if self.loaded is not None and self.loaded.marks != missing:
+                self.loaded = self.loaded.marked(missing)
+            return self.loaded
+
+    def start(self, settings: Settings) -> None:
+        """Begin anew, without the results that were there."""
+        self.stop()
+        if self.loaded is not None:
+            self.job = Job(self.loaded, settings, self.folder)
+
+    def stop(self) -> None:
+        """Cancel what runs, and drop results."""
+        if self.job is not None:
+            self.job.cancel()
+        self.job = None
+        for old in self.folder.path.glob("result-*"):
+            shutil.rmtree(old, ignore_errors=True)
+
+    def leave(self) -> None:
+        """End what nobody waits for; data, settings and results stay."""
+        if self.job is not None and self.busy:
+            self.job.cancel(LEFT)
+
+    def clear(self) -> None:
+        """Drop data and results, and what was chosen for columns of these data."""
+        with self.lock:
+            self.stop()
+            self.file, self.loaded, self.problem = "", None, ""
+            self.choices = {name: value for name, value in self.choices.items() if not name.startswith("kind")}
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        with self.lock:
+            self.clear()
+            self.folder.delete()
+
+    @property
+    def busy(self) -> bool:
+        """Whether work runs."""
+        return self.job is not None and self.job.running
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return not self.folder.delete.alive
+
+
+class Desks:
+    """All desks of a server, each found by its word alone.
+
+    wait: seconds for which work goes on while no page shows the desk. patience: seconds after which it is closed.
+    """
+
+    def __init__(self, wait: float = WAIT_SECONDS, patience: float = RETURN_SECONDS):
+        self.wait, self.patience = wait, patience
+        self._desks: dict[str, Desk] = {}
+        self._lock = threading.Lock()
+
+    def at(self, word: str, session: str, alive: Callable[[str], bool]) -> Desk:
+        """The desk of that word, for one more session; a new one, with a word of its own, where there is none.
+
+        alive: whether a session's browser is there.
+        """
+        with self._lock:
+            desk = self._desks.get(word)
+            if desk is None or desk.closed:
+                desk = Desk()
+                self._desks[desk.word] = desk
+                threading.Thread(target=self._look, args=(desk, alive), name="unfade-look", daemon=True).start()
+            desk.sessions.add(session)
+            return desk
+
+    def _look(self, desk: Desk, alive: Callable[[str], bool]) -> None:
+        """End the desk's work, and in the end the desk, once its sessions have been away for long enough."""
+        seen = time.monotonic()
+        while (away := time.monotonic() - seen) < self.patience:
+            if any(alive(session) for session in tuple(desk.sessions)):
+                seen = time.monotonic()
+            elif away > self.wait:
+                desk.leave()
+            time.sleep(min(1.0, self.wait / 4))
+        with self._lock:
+            self._desks.pop(desk.word, None)
+        desk.close()
+
+
+DESKS = Desks()

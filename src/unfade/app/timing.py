@@ -1,0 +1,97 @@
+"""How long work takes that has several parts: the share that is done and the time left, over all of its parts."""
+
+import time
+from collections.abc import Callable
+
+from unfade.training import Progress
+
+LEARNING = "Learning from the data"
+AFTER_NOISE, AFTER_MAIN, AFTER_LATER = 12.0, 0.2, 0.05  # time still to come after a run of the fit, by that run's own time
+
+
+class Schedule:
+    """Parts of work in their order, with the seconds that each is expected to take; what they take corrects the rest.
+
+    clock: gives seconds, as time.monotonic does.
+    """
+
+    def __init__(self, expected: dict[str, float], clock: Callable[[], float] = time.monotonic):
+        self._expected, self._clock = dict(expected), clock
+        self._parts = list(expected)
+        self._at, self._share = 0, 0.0
+        self._began = self._part_began = clock()
+        self._part_ends = self._began + expected[self._parts[0]]
+
+    @property
+    def part(self) -> str:
+        """What is being done."""
+        return self._parts[self._at]
+
+    @property
+    def place(self) -> str:
+        """Which part that is, such as "2 of 6"."""
+        return f"{self._at + 1} of {len(self._parts)}"
+
+    @property
+    def passed(self) -> float:
+        """Seconds since the work began."""
+        return self._clock() - self._began
+
+    def begin(self, part: str, speaks: bool = False) -> None:
+        """Go on to that part. speaks: what the part before took tells how fast the later ones will be."""
+        now, before = self._clock(), self._expected[self.part]
+        factor = (now - self._part_began + 1) / (before + 1) if speaks else 1.0  # of what takes no second, much is chance
+        self._at = self._parts.index(part)
+        for later in self._parts[self._at :]:
+            self._expected[later] *= factor
+        self._part_began, self._part_ends = now, now + self._expected[part]
+
+    def expect(self, seconds: float) -> None:
+        """Say how much longer the current part takes."""
+        self._part_ends = self._clock() + seconds
+
+    def left(self) -> float:
+        """Seconds until all is done. Never less than one: a part that takes longer than expected has something left."""
+        now = self._clock()
+        part = max(self._part_ends - now, 0.1 * (now - self._part_began))
+        return max(1.0, part + sum(self._expected[later] for later in self._parts[self._at + 1 :]))
+
+    def share(self) -> float:
+        """Share of the whole that is done; it never falls, and is 1 for nothing that still runs."""
+        passed = self.passed
+        self._share = min(0.99, max(self._share, passed / (passed + self.left())))
+        return self._share
+
+
+class Pace:
+    """How much longer a fit takes, from what it tells. A fit is several runs, and each tells of itself alone.
+
+    noisy: whether its first run finds the noise level. until: by the clock, when its time is up, or None.
+    """
+
+    def __init__(self, noisy: bool, until: float | None = None, clock: Callable[[], float] = time.monotonic):
+        self._until, self._clock = until, clock
+        self._run, self._main = 0, 1 if noisy else 0
+        self._longest, self._last = 0.0, Progress(0, 1, 0.0, 0.0)
+        self._start: tuple[int, float] | None = None  # step and time at which this run was first heard of
+
+    def left(self, told: Progress) -> float:
+        """Seconds until the fit ends. It may end sooner: its runs stop when more steps no longer help."""
+        now = self._clock()
+        if told.step <= self._last.step:
+            self._run, self._start = self._run + 1, None
+        self._last = told
+        run = told.seconds_left
+        if self._start is None:
+            self._start = told.step, now
+        elif told.step > self._start[0]:  # the first steps are slower than the others
+            run = (told.steps - told.step) * (now - self._start[1]) / (told.step - self._start[0])
+        left = run + self._later(run + now - self._start[1])
+        return left if self._until is None else max(0.0, min(left, self._until - now))
+
+    def _later(self, whole: float) -> float:
+        """Seconds that the runs after this one may take; whole: all of this one."""
+        if self._run < self._main:
+            return AFTER_NOISE * whole
+        self._longest = max(self._longest, whole)
+        return (AFTER_MAIN if self._run == self._main else AFTER_LATER) * self._longest
