@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -122,3 +123,52 @@ def test_models_of_every_format_load(path):
                 assert np.mean([a == b for a, b in zip(cells, values, strict=True)]) > 0.95
             else:
                 assert np.allclose(cells, values, rtol=1e-3, atol=1e-3)
+
+
+def test_an_output_that_is_a_link_is_followed(tmp_path):
+    real, link, void = tmp_path / "data" / "real.csv", tmp_path / "link.csv", tmp_path / "void.csv"
+    real.parent.mkdir()
+    real.write_text("old")
+    link.symlink_to("data/real.csv")
+    with pytest.raises(ValueError, match="broken"), storage.whole_or_nothing(link) as draft:
+        draft.write_text("half")
+        raise ValueError("broken")
+    assert real.read_text() == "old"
+    with storage.whole_or_nothing(link) as draft:
+        assert draft.parent == real.parent  # on the same disk, so that the name changes at once
+        draft.write_text("new")
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+    void.symlink_to("data/new.csv")  # to what is not there yet
+    with storage.whole_or_nothing(void) as draft:
+        draft.write_text("new")
+    assert sorted(path.name for path in real.parent.iterdir()) == ["new.csv", "real.csv"]
+
+
+def test_links_in_a_circle_and_pipes_are_refused(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    os.mkfifo(tmp_path / "pipe")
+    for name, message in (("a", "in a circle"), ("pipe", "a device or a pipe")):
+        with pytest.raises(InvalidFile, match=message):
+            storage.check_writable(tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_long_names_are_written_or_refused_in_a_sentence(tmp_path):
+    for name in ("x" * 251 + ".csv", "x." + "y" * 253, "é" * 120 + ".csv"):
+        with storage.whole_or_nothing(tmp_path / name) as draft:
+            draft.write_text("all")
+        assert (tmp_path / name).read_text() == "all"
+    for act in (storage.check_writable, storage.load, read_table, lambda path: storage.check_free(path)):
+        with pytest.raises(InvalidFile, match=r"\(\d+ bytes\) is too long"):
+            act(tmp_path / ("x" * 300 + ".csv"))
+
+
+def test_names_of_other_encodings_are_refused_in_a_sentence(tmp_path):
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/z\xfcrich.csv")
+    with open(name, "w") as file:
+        file.write("x,y\n1,2\n")
+    for act in (storage.check_writable, storage.load, read_table):
+        with pytest.raises(InvalidFile, match=r"z\\xfcrich.csv is not valid UTF-8"):
+            act(name)

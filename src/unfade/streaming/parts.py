@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
-from unfade.storage import check_free, digest
+from unfade.storage import check_free, digest, followed
 from unfade.streaming.sources import FIXED_BYTES, Source, parse_memory
 
 PARTIAL = ".partial"  # ending of the folder that is written to until all is there
@@ -52,7 +52,7 @@ def recover_stream(
     rec = with_refine(rec if isinstance(rec, Recoverer) else Recoverer.load(rec), refine)
     if not isinstance(draws, (int, np.integer)) or draws < 0 or not (draws or clean):
         raise InvalidData(f"draws must be a whole number of at least 0 (1 without the mean), got {draws!r}.")
-    opened, target = Source.open(source), Path(target)
+    opened, target = Source.open(source), followed(target)
     if draws and (taken := {"draw", "row"} & set(opened.schema.names)):
         raise InvalidData(f"Draws need the names draw and row, but {source} has columns {sorted(taken)}. Rename them.")
     if not isinstance(workers, (int, np.integer)) or workers < 1:
