@@ -49,6 +49,8 @@ ORDER = [
     "demo",
     "frames",
     "__init__",
+    "options",
+    "pipes",
     "commands",
     "cli",
     "__main__",

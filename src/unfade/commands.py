@@ -21,16 +21,24 @@ class Output:
     def __init__(self, quiet: bool, as_json: bool):
         self.quiet = quiet
         self.as_json = as_json
+        self.result_piped = False  # whether the recovered data go to standard output
+        self.named: dict[str, str] = {}  # files by their path, as the user calls them
+
+    def shown(self, text: str) -> str:
+        """The text with files called as the user calls them: standard input is a temporary file."""
+        for path, name in self.named.items():
+            text = text.replace(path, name)
+        return text
 
     def say(self, text: str) -> None:
         """A line for people."""
         if not (self.quiet or self.as_json):
-            typer.echo(text)
+            typer.echo(self.shown(text), err=self.result_piped)
 
     def note(self, text: str) -> None:
         """A line worth knowing that is not the result: to standard error."""
         if not self.quiet:
-            typer.echo(f"note: {text}", err=True)
+            typer.echo(f"note: {self.shown(text)}", err=True)
 
     def result(self, **facts: Any) -> None:
         """The same facts for machines."""
@@ -68,10 +76,6 @@ class Recovery:
         self._check_names()
         if are_frames(self.data):
             interrupted = self._images(started)
-        elif self.std_to is not None or self.missing_value is not None or self.gallery is not None:
-            raise InvalidData(
-                f"--std-to, --missing-value and --gallery are for images, {self.data} holds none. Leave them out."
-            )
         elif not self.output.suffix:
             interrupted = self._parts(started)
         else:
@@ -126,10 +130,6 @@ class Recovery:
         from unfade.streaming.parts import is_finished
         from unfade.streaming.sources import Source
 
-        if self.draws_to is not None or self.report is not None:
-            raise InvalidData(
-                f"-o {self.output} is a folder, which holds the draws too: leave --draws-to and --report out."
-            )
         stamp = Source.open(self.data).stamp()
         if self.resume and is_finished(self.output, source=stamp, draws=self.draws or 0, seed=self.seed):
             self.out.note(f"{self.output} is complete, of this file, draws and seed: there is nothing to resume.")
@@ -278,12 +278,7 @@ def fitted(out: Output, fit: Callable[[Any], Any], model: Path | None, how: dict
         if others:
             raise typer.Exit
         return rec
-    if Recoverer(**how).get_params() != Recoverer(random_state=how["random_state"]).get_params():
-        out.note(
-            f"{model} is fitted already: options that say how to fit (--noise, --kind, --max-steps and the like) "
-            "have no effect with --model."
-        )
-    return Recoverer.load(model)
+    return Recoverer.load(model).set_params(verbose=0 if out.quiet else 1)
 
 
 def check_report(report: Path) -> None:
