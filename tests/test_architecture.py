@@ -11,6 +11,7 @@ SOURCE = Path(unfade.__file__).parent
 ORDER = [
     "errors",
     "randomness",
+    "threads",
     "observations",
     "scores",
     "networks",

@@ -6,6 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -35,7 +36,7 @@ from unfade.door import Bounds, matched, model_space, say_what_is_left, say_what
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
-from unfade.methods import METHODS, fit_ensembles, members_for, refine_for, training_for
+from unfade.methods import DEFAULT_TRAINING, METHODS, fit_ensembles, members_for, refine_for, training_for
 from unfade.observations import Observations, as_observations
 from unfade.packing import packed, unpacked
 from unfade.progress import progress_bar
@@ -43,6 +44,7 @@ from unfade.recipes import Task, predicts
 from unfade.recording import recording
 from unfade.spaces import ModelSpace
 from unfade.tables import TEMPORAL, Column, Container, Missing, open_container
+from unfade.threads import one_thread
 from unfade.training import FEW_STEPS, OnStep, TrainingConfig
 from unfade.watching import Split, widths
 
@@ -234,7 +236,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             said = {**self.get_params(deep=False), "random_state": seed, "verbose": 0, "device": self._device().type}
             checkpoint.begin(storage.digest(storage.FORMAT, tuple(task.obs.parts()), said, task.training, members))
             task.checkpoint = checkpoint
-        with progress_bar(self.verbose > 0 and on_step is None) as bar:
+        entries = None if images else config.batch_size * members * space.features
+        with one_thread(entries), progress_bar(self.verbose > 0 and on_step is None) as bar:
             task.on_step = on_step or bar
             posterior = fit_ensembles(self.method, [task], settings, members)[0] if space.features else None
         if self.verbose > 1:
@@ -266,7 +269,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             mean_blocks if self.space_.straight and self.fill == "mean" else draw_blocks,
             seed=self.seed_, refine=self._refine(), draws=16 if isinstance(self.architecture_, ConvArchitecture) else 100,
         )  # fmt: skip
-        self._fill(means[None], obs, container, rows, blocks, central=True)
+        with self._drawing():
+            self._fill(means[None], obs, container, rows, blocks, central=True)
         return container.wrap(means)
 
     def sample(
@@ -298,7 +302,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if draws.shape != shape or not np.issubdtype(draws.dtype, np.floating):
             raise InvalidData(f"out must hold floating-point numbers of shape {shape}, got {draws.dtype} {draws.shape}.")
         drawn = partial(draw_blocks, draws=n_draws, seed=seed, refine=self._refine(refine), widths=self.widths_)
-        self._fill(draws, obs, container, rows, drawn)
+        with self._drawing():
+            self._fill(draws, obs, container, rows, drawn)
         return Draws(draws, container, container.reorder(obs.observed.numpy().astype(float)) == 1)
 
     def diagnose(self, X: Any) -> Any:
@@ -489,6 +494,11 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 for first in range(0, len(drawn), 16):  # a few draws at a time: in double precision they take much more
                     said = self.space_.leave(drawn[first : first + 16], part[todo[where]], exact).numpy()
                     target[first : first + 16, todo[where].numpy()] = container.reorder(said)
+
+    def _drawing(self) -> AbstractContextManager[None]:
+        """Inside, small models draw by one thread."""
+        images = isinstance(self.architecture_, ConvArchitecture)
+        return one_thread(None if images else DEFAULT_TRAINING.batch_size * self.space_.features)
 
     def _held_out(
         self, split: Split, clean: Tensor, noise: Corruption, obs: Observations, container: Container
