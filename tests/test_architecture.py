@@ -39,6 +39,7 @@ ORDER = [
     "draws",
     "files",
     "progress",
+    "metadata",
     "packing",
     "estimator",
     "evaluation",

@@ -8,7 +8,7 @@ import torch
 from conftest import small_table
 from safetensors.torch import save_file
 
-from unfade import InvalidFile, Recoverer, storage
+from unfade import InvalidData, InvalidFile, Recoverer, storage
 from unfade.files import read_table
 from unfade.methods import METHODS
 
@@ -172,3 +172,54 @@ def test_names_of_other_encodings_are_refused_in_a_sentence(tmp_path):
     for act in (storage.check_writable, storage.load, read_table):
         with pytest.raises(InvalidFile, match=r"z\\xfcrich.csv is not valid UTF-8"):
             act(name)
+
+
+def _changed(path, target, change):
+    """The model file with its metadata changed in place."""
+    tensors, meta = storage.load(path)
+    change(meta)
+    storage.save(target, tensors, meta)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda meta: meta["parameters"].update(refine=10**12), "refine must be a whole number from 0 to 10000"),
+        (lambda meta: meta["parameters"].update(method="magic"), "method must be one of"),
+        (lambda meta: meta["parameters"].update(limits=7), "limits must be a dictionary"),
+        (lambda meta: meta["parameters"].pop("method"), r"parameters has no \['method'\]"),
+        (lambda meta: meta["architecture"].update(latent=10**20), "latent must be a whole number"),
+        (lambda meta: meta["architecture"].update(width=0), "width must be a finite number"),
+        (lambda meta: meta.update(architecture={"image": [0, 0, 1]}), r"image\[0\] must be a whole number from 1"),
+        (lambda meta: meta["architecture"].update(more=1), "'more', which this version does not know"),
+        (lambda meta: meta["posterior"].update(members=10**12), "members must be a whole number from 1 to 16"),
+        (lambda meta: meta.update(posterior=None), "a posterior belongs to entries"),
+        (lambda meta: meta.update(histories=[{"steps": 1}]), "steps must be a list"),
+        (lambda meta: meta.update(event_shape=[2, 2]), "shape"),
+        (lambda meta: meta.update(spread=float("nan")), "spread must be a finite number"),
+        (lambda meta: meta.update(levels=[[0, 10**12]]), "categories"),
+        (lambda meta: meta.update(limited=[4]), "not modelled so"),
+        (lambda meta: meta.update(seed=True), "seed must be a whole number"),
+        (lambda meta: meta.update(noise="loud"), "noise must be a list"),
+        (lambda meta: meta.update(feature_names=["a", "a", "b", "c"]), "occur twice"),
+    ],
+)  # fmt: skip
+def test_crafted_metadata_is_refused_in_a_sentence(tmp_path, fitted, change, message):
+    fitted.save(tmp_path / "m")
+    _changed(tmp_path / "m", tmp_path / "crafted", lambda meta: meta.pop("format"))
+    Recoverer.load(tmp_path / "crafted")  # as it was
+    _changed(tmp_path / "m", tmp_path / "crafted", lambda meta: (meta.pop("format"), change(meta)))
+    with pytest.raises(InvalidFile, match=message):
+        Recoverer.load(tmp_path / "crafted")
+
+
+@pytest.mark.parametrize("meta", ["[" * 100_000 + "]" * 100_000, '{"format": 1e999}', '{"format": null}', "7"])
+def test_metadata_that_is_no_dictionary_is_refused_in_a_sentence(tmp_path, meta):
+    save_file({"a": torch.zeros(1)}, tmp_path / "crafted", {"unfade": meta})
+    with pytest.raises(InvalidFile, match="not a model that unfade saved"):
+        Recoverer.load(tmp_path / "crafted")
+
+
+def test_more_candidates_than_memory_holds_are_refused(fitted, table):
+    with pytest.raises(InvalidData, match="from 0 to 10000, got 1000000000000"):
+        fitted.sample(table, 1, refine=10**12)

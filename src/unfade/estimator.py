@@ -36,6 +36,7 @@ from unfade.door import Bounds, matched, model_space, say_what_is_left, say_what
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
+from unfade.metadata import MOST_CANDIDATES
 from unfade.methods import DEFAULT_TRAINING, METHODS, fit_ensembles, members_for, refine_for, training_for
 from unfade.observations import Observations, as_observations
 from unfade.packing import packed, unpacked
@@ -420,8 +421,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             if predictive is None:  # as the fit was
                 predictive = self.posterior_ is not None and self.posterior_.each[0].own_prior
             return refine_for(self.method, architecture, predictive)
-        if not isinstance(refine, (int, np.integer)) or refine < 0:
-            raise InvalidData(f"refine must be 'auto' or a whole number of at least 0, got {refine!r}.")
+        if not isinstance(refine, (int, np.integer)) or not 0 <= refine <= MOST_CANDIDATES:
+            raise InvalidData(f"refine must be 'auto' or a whole number from 0 to {MOST_CANDIDATES}, got {refine!r}.")
         if refine and (self.method == "tae-paper" or architecture.decoder_sees):
             raise InvalidData("refine needs p(z), which method 'tae-paper' and decoders that see y have not. Use refine=0.")
         return int(refine)

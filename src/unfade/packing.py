@@ -2,13 +2,13 @@
 
 from dataclasses import asdict
 from datetime import date, datetime
-from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from unfade import metadata
 from unfade.architectures import AnyArchitecture, Architecture, ConvArchitecture
 from unfade.corruption import Corruption, GaussianNoise, GrowingNoise
 from unfade.errors import InvalidData
@@ -64,7 +64,8 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any:
-    """A fitted recoverer of that class."""
+    """A fitted recoverer of that class; a ValueError says what is wrong with a file that is not as it should be."""
+    metadata.check(meta, tensors)
     parameters = dict(meta["parameters"])
     parameters["architecture"] = _architecture(parameters["architecture"])
     parameters["training"] = _from_json(TrainingConfig, parameters["training"])
@@ -73,10 +74,6 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
             parameters[name] = {int(column): pair for column, pair in parameters[name].items()}
     rec = kind(**parameters)
     rec.seed_ = meta["seed"]
-    if not (isinstance(rec.seed_, int) and 0 <= rec.seed_ < 2**63):
-        raise ValueError(f"the seed {rec.seed_!r} is none")
-    if tensors["modelled"].numel() != prod(meta["event_shape"]):
-        raise ValueError(f"samples of shape {meta['event_shape']}, but {tensors['modelled'].numel()} entries")
     scaling = Scaling(tensors["centre"], tensors["scale"], tensors["logged"])
     steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
     unit = tensors["unit"] if "unit" in tensors else tensors["whole"].double()  # of the first files

@@ -129,8 +129,10 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any
         raise InvalidFile(f"{path} is not a model that unfade saved, or it is damaged ({error}). Save it again.") from None
     try:
         meta = json.loads(header)
-        version = int(meta["format"])
-    except (TypeError, ValueError, KeyError):
+        version = meta["format"]
+        if not isinstance(version, int):
+            raise TypeError
+    except (TypeError, ValueError, KeyError, RecursionError):
         raise InvalidFile(
             f"{path} is a safetensors file, but not a model that unfade saved. Give a file from `save`."
         ) from None
