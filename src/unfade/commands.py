@@ -14,6 +14,8 @@ import typer
 from unfade.checkpoints import Checkpoint
 from unfade.errors import InvalidData
 
+LARGE_ROWS, LARGE_CELLS = 200_000, 20_000_000  # from which a folder is the better output
+
 
 class Output:
     """What a command tells the user: text, one JSON object, or nothing."""
@@ -90,6 +92,7 @@ class Recovery:
         self._check_paths()
         table = read_table(self.data)
         self._check_fits(table)
+        self._say_if_large(table)
         if self.model is None and not (self.draws_to or self.save or self.report) and self._as_it_should_be(table):
             write_table(table, self.output)
             self.out.note("nothing is missing and --noise is none: the data come back as they are. --noise learn cleans.")
@@ -220,6 +223,17 @@ class Recovery:
         rec._check_parameters()
         obs, _ = rec._door(table, reset=True)
         return bool(obs.observed.all()) and not bool(obs.within().any())
+
+    def _say_if_large(self, table: Any) -> None:
+        """Point to the folder, which takes little memory, before work begins that takes long or much memory here."""
+        draws = (self.draws or 20) if self.draws_to else 0
+        cells = int(np.prod(table.shape))
+        if len(table) >= LARGE_ROWS or cells * (1 + draws) >= LARGE_CELLS:
+            self.out.note(
+                f"{self.data} has {len(table):,} rows and {cells:,} cells, which are all in memory at a time, with about "
+                f"{24 * cells * (1 + draws) / 1e9:.1f} GB of results. With a folder (-o FOLDER, and --draws in place of "
+                "--draws-to) the fit takes a sample of the rows, and results are written part by part within --memory."
+            )
 
     def _check_paths(self) -> None:
         """Refuse what could not be written, before any work is done."""

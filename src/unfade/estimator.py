@@ -5,8 +5,8 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -40,7 +40,7 @@ from unfade.metadata import MOST_CANDIDATES
 from unfade.methods import DEFAULT_TRAINING, METHODS, fit_ensembles, members_for, refine_for, training_for
 from unfade.observations import Observations, as_observations
 from unfade.packing import packed, unpacked
-from unfade.progress import progress_bar
+from unfade.progress import counting, progress_bar
 from unfade.recipes import Task, predicts
 from unfade.recording import recording
 from unfade.spaces import ModelSpace
@@ -116,8 +116,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     random_state : int, RandomState or None
         The same number gives the same fit and the same draws.
     verbose : int
-        0: silent; 1: a progress bar in terminals and notebooks; 2: then also what each stage took, and how its
-        step was run (eager, compiled, captured) and why.
+        0: silent; 1: progress, as a bar in terminals and notebooks, elsewhere as a line every half minute; 2: then also
+        what each stage took, and how its step was run (eager, compiled, captured) and why.
 
     Attributes
     ----------
@@ -270,7 +270,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             mean_blocks if self.space_.straight and self.fill == "mean" else draw_blocks,
             seed=self.seed_, refine=self._refine(), draws=16 if isinstance(self.architecture_, ConvArchitecture) else 100,
         )  # fmt: skip
-        with self._drawing():
+        with self._drawing("filling", len(obs), blocks) as blocks:
             self._fill(means[None], obs, container, rows, blocks, central=True)
         return container.wrap(means)
 
@@ -303,7 +303,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if draws.shape != shape or not np.issubdtype(draws.dtype, np.floating):
             raise InvalidData(f"out must hold floating-point numbers of shape {shape}, got {draws.dtype} {draws.shape}.")
         drawn = partial(draw_blocks, draws=n_draws, seed=seed, refine=self._refine(refine), widths=self.widths_)
-        with self._drawing():
+        with self._drawing("drawing", len(obs), drawn) as drawn:
             self._fill(draws, obs, container, rows, drawn)
         return Draws(draws, container, container.reorder(obs.observed.numpy().astype(float)) == 1)
 
@@ -496,10 +496,19 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     said = self.space_.leave(drawn[first : first + 16], part[todo[where]], exact).numpy()
                     target[first : first + 16, todo[where].numpy()] = container.reorder(said)
 
-    def _drawing(self) -> AbstractContextManager[None]:
-        """Inside, small models draw by one thread."""
+    @contextmanager
+    def _drawing(self, label: str, rows: int, blocks: Any) -> Iterator[Any]:
+        """Inside, small models draw by one thread; gives `blocks`, whose rows are counted for the lines of progress."""
         images = isinstance(self.architecture_, ConvArchitecture)
-        return one_thread(None if images else DEFAULT_TRAINING.batch_size * self.space_.features)
+        entries = None if images else DEFAULT_TRAINING.batch_size * self.space_.features
+        with one_thread(entries), counting(self.verbose > 0, label, rows) as add:
+
+            def counted(*given: Any) -> Iterator[tuple[slice, Tensor]]:
+                for where, values in blocks(*given):
+                    yield where, values
+                    add(where.stop - where.start)
+
+            yield counted
 
     def _held_out(
         self, split: Split, clean: Tensor, noise: Corruption, obs: Observations, container: Container
