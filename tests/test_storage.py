@@ -41,6 +41,16 @@ def test_special_parts_are_stored(tmp_path, settings):
     assert np.array_equal(Recoverer.load(tmp_path / "m.unfade").sample(table, 3).values, rec.sample(table, 3).values)
 
 
+def test_steps_of_different_lengths_are_stored(tmp_path):
+    rng = np.random.default_rng(0)
+    table = np.stack([rng.integers(0, most, 80) for most in (3, 30)], 1).astype(float)
+    table[rng.random(table.shape) < 0.2] = np.nan
+    rec = Recoverer(max_steps=5, members=1, random_state=0, verbose=0).fit(table)
+    rec.save(tmp_path / "m")
+    assert sorted(rec.space_.steps) == [0, 1]
+    assert np.array_equal(Recoverer.load(tmp_path / "m").sample(table, 2).values, rec.sample(table, 2).values)
+
+
 def test_names_and_noise_are_stored(tmp_path):
     import pandas as pd
 

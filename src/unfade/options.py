@@ -96,7 +96,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "report": (
         Rule(lambda a: not a.folder, "--report needs the whole table in memory, which -o FOLDER is not for: leave it out."),
     ),
-    "std_to": (Rule(_images, "--std-to is for images, the data hold none: --draws-to says how sure cells are."),),
+    "std_to": (
+        Rule(_images, "--std-to is for images, the data hold none. Leave it out: --draws-to shows how sure cells are."),
+    ),
     "gallery": (Rule(_images, "--gallery is for images, the data hold none. Leave it out."),),
     "memory": (
         Rule(
