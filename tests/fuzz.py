@@ -1,11 +1,14 @@
 """Mutated files, read by workers with limits on time and memory: `python tests/fuzz.py --files 10000 [--commands 100]`.
 
-Each must give an UnfadeError, or the values that the format's own library reads. What is counted beside: crashes,
+Each must give an UnfadeError, or the values that the format's own library reads; model files with crafted fields must give
+an UnfadeError, or a model that works. What is counted beside: crashes,
 hangs, other exceptions, and files that appear outside the folder of the run.
 """
 
 import argparse
+import copy
 import json
+import operator
 import os
 import random
 import re
@@ -20,13 +23,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-KINDS = (".csv", ".parquet", ".npy", ".npz", ".feather", ".png", ".tif", ".unfade")
+KINDS = (".csv", ".parquet", ".npy", ".npz", ".feather", ".png", ".tif", ".unfade", ".crafted")
+MODELS = ("good.unfade", "linear.unfade", "images.unfade")  # files that crafted ones are made from
+ODD = (0, -1, 1, 7, 0.5, 1e308, -1e308, 10**6, 10**12, 10**20, float("nan"), float("inf"), None, True, "", "x", "a" * 300)
 SECONDS, MEMORY = 20, 3 * 2**30
 
 
 def originals(folder: Path) -> dict[str, bytes]:
     """A small good file of each kind."""
-    from unfade import Recoverer
+    from unfade import Recoverer, TrainingConfig
     from unfade.files import read_table, write_table
     from unfade.pictures import write_frame
 
@@ -44,7 +49,63 @@ def originals(folder: Path) -> dict[str, bytes]:
     for ending in (".png", ".tif"):
         write_frame(rng.integers(0, 60_000, (12, 16)).astype(np.uint16), folder / f"good{ending}")
     Recoverer(max_steps=10, members=1, random_state=0, verbose=0).fit(table).save(folder / "good.unfade")
-    return {kind: (folder / f"good{kind}").read_bytes() for kind in KINDS}
+    numbers = rng.normal(size=(150, 1)) + 0.1 * rng.normal(size=(150, 3))
+    config = TrainingConfig(steps=150)
+    Recoverer(noise=0.05, bounds={0: (-9, 9)}, training=config, members=2, random_state=0, verbose=0).fit(
+        np.where(rng.random(numbers.shape) < 0.2, np.nan, numbers)
+    ).save(folder / "linear.unfade")
+    images = np.where(rng.random((4, 8, 8)) < 0.2, np.nan, rng.normal(size=(4, 8, 8)))
+    Recoverer(network="conv", max_steps=2, random_state=0, verbose=0).fit(images).save(folder / "images.unfade")
+    return {kind: (folder / f"good{kind}").read_bytes() for kind in KINDS[:-1]} | {
+        name: (folder / name).read_bytes() for name in MODELS
+    }
+
+
+def crafted(content: bytes, seed: int) -> bytes:
+    """A model file that is valid as safetensors and JSON, with one to three of its fields changed, taken away or added."""
+    rng, size = random.Random(seed), int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    meta = json.loads(header["__metadata__"]["unfade"])
+    for _ in range(rng.randint(1, 3)):
+        fields = list(_fields(meta))
+        place, key = rng.choice([(p, k) for p, k in fields if k not in ("steps", "value")] or fields)
+        change = rng.randrange(8)
+        if change == 0:
+            del place[key]
+        elif change == 1:
+            place[key] = rng.choice([[], {}, [[]], {"date": "x"}, {"x": 1}, [1, 2], ["<", 0.5], {"a": [1, 0]}])
+        elif change == 2:
+            place[key] = copy.deepcopy(operator.getitem(*rng.choice(fields)))
+        elif change == 3 and isinstance(place, list):
+            place.insert(key, copy.deepcopy(place[key]))
+        elif change == 3:
+            place[rng.choice(["more", "image", "x", "refine"])] = rng.choice(ODD)
+        elif change == 4 and isinstance(place[key], (int, float)):
+            place[key] *= rng.choice([-1, 2, 1000, 10**10])
+        else:
+            place[key] = rng.choice(ODD)
+    text = json.dumps(meta)
+    if rng.random() < 0.02:
+        text = text[:-1] + ', "more": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    header["__metadata__"]["unfade"] = text
+    new = json.dumps(header).encode()
+    new += b" " * (-len(new) % 8)
+    return len(new).to_bytes(8, "little") + new + content[8 + size :]
+
+
+def _fields(value):
+    """Where every field of JSON is: (what holds it, its key)."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield value, key
+        yield from _fields(value[key])
+
+
+def changed(content: dict[str, bytes], seed: int) -> tuple[str, bytes]:
+    """The kind of file of a seed, and what is in it."""
+    kind = KINDS[seed % len(KINDS)]
+    if kind == ".crafted":
+        return kind, crafted(content[MODELS[seed // len(KINDS) % len(MODELS)]], seed)
+    return kind, mutated(content[kind], seed)
 
 
 def mutated(content: bytes, seed: int) -> bytes:
@@ -81,14 +142,33 @@ def judged(path: Path) -> str:
     from unfade.files import read_table
     from unfade.pictures import read_frame
 
-    read = {".unfade": Recoverer.load, ".png": read_frame, ".tif": read_frame}.get(path.suffix, read_table)
+    read = {".unfade": Recoverer.load, ".crafted": used, ".png": read_frame, ".tif": read_frame}.get(
+        path.suffix, read_table
+    )
     try:
         found = read(path)
     except UnfadeError:
         return "refused"
     except BaseException as error:  # whatever it is, it is what we look for
         return f"{type(error).__name__}: {error}"[:200]
-    return "same" if _same(found, path) else "other values"
+    return "same" if path.suffix == ".crafted" or _same(found, path) else "other values"
+
+
+def used(path: Path) -> None:
+    """Load a model and do with it what can be done: where it is not refused, all of that works."""
+    import pyarrow as pa
+
+    from unfade import Recoverer
+
+    rec, rng = Recoverer.load(path), np.random.default_rng(0)
+    if rec.columns_ is None:
+        data = rng.normal(size=(3, *rec.space_.event_shape))
+        data[rng.random(data.shape) < 0.3] = np.nan
+    else:
+        data = pa.table({column.name: pa.nulls(2) for column in rec.columns_})
+    repr(rec.set_params(verbose=0)), rec.transform(data), rec.sample(data, 2), rec.noise_, rec.noise_law_
+    [str(history) for history in rec.histories_]
+    rec.save(path)
 
 
 def _same(found, path: Path) -> bool:
@@ -112,9 +192,16 @@ def _same(found, path: Path) -> bool:
     if path.suffix == ".csv":
         from pyarrow import csv
 
-        from unfade.files import NULLS
+        from unfade.files import NULLS, codes_in
 
-        own = csv.read_csv(path, convert_options=csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True))
+        def read(**types):
+            options = csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True, column_types=types)
+            return csv.read_csv(path, convert_options=options)
+
+        own = read()
+        if len(set(own.column_names)) == len(own.column_names):  # codes of many digits are text, as is documented
+            codes = codes_in(read(**dict.fromkeys(own.column_names, "string")))
+            own = read(**{name: "string" for name in codes if own.schema.field(name).type in ("int64", "double")})
         return _as_bytes(own) == _as_bytes(found)
     from pyarrow import feather, parquet
 
@@ -135,6 +222,7 @@ def work(folder: Path) -> None:
     """Judge the files that are named on standard input, one line each, under limits."""
     import torch
 
+    import unfade.estimator
     import unfade.files  # noqa: F401 (before memory is limited)
 
     torch.set_num_threads(1)
@@ -184,17 +272,17 @@ def through_commands(folder: Path, content: dict[str, bytes], count: int, first:
     """The same by `unfade recover`: exit code 0 or 3, no trace, nothing but the output beside the input."""
     wrong = []
     for seed in range(first, first + count):
-        kind = KINDS[seed % len(KINDS)]
+        kind, bad = changed(content, seed)
         place = Path(tempfile.mkdtemp(dir=folder))
         image = kind in (".png", ".tif")
         name = f"images/file{kind}" if image else f"file{kind}"
         (place / "images").mkdir()
-        (place / name).write_bytes(mutated(content[kind], seed))
+        (place / name).write_bytes(bad)
         (place / "good.csv").write_bytes(content[".csv"])
-        data = ["good.csv", "--model", name] if kind == ".unfade" else ["images" if image else name]
+        data = ["good.csv", "--model", name] if kind in KINDS[-2:] else ["images" if image else name]
         target = "out" if image else "out.npy" if kind[:3] == ".np" else "out.csv"
         command = [sys.executable, "-m", "unfade", "recover", *data, "-o", target]
-        command += ["-q"] if kind == ".unfade" else ["-q", "--max-steps", "5", "--members", "1"]
+        command += ["-q"] if kind in KINDS[-2:] else ["-q", "--max-steps", "5", "--members", "1"]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, check=False)
         left = {path.name for path in place.iterdir()} - {name, "good.csv", "images", target}
         if done.returncode not in (0, 3, 4) or "Traceback" in done.stderr or left:
@@ -219,9 +307,9 @@ def main() -> None:
         (folder / "read").mkdir()
         worker = Worker(folder / "read")
         for seed in range(chosen.first, chosen.first + chosen.files):
-            kind = KINDS[seed % len(KINDS)]
+            kind, bad = changed(content, seed)
             path = folder / "read" / f"file{kind}"
-            path.write_bytes(mutated(content[kind], seed))
+            path.write_bytes(bad)
             answer = worker.judge(path.name)
             if answer in counts:
                 counts[answer] += 1

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from unfade import Recoverer, TrainingConfig
+from unfade import Recoverer, TrainingConfig, storage
 from unfade.checkpoints import Checkpoint
-from unfade.errors import InvalidFile
+from unfade.errors import DataNotice, InvalidFile
 
 
 class Killed(Exception):
@@ -97,3 +97,22 @@ def test_clear_leaves_what_is_not_its_own(table, tmp_path):
     (folder / "notes.txt").unlink()
     Checkpoint(folder).clear()
     assert not folder.exists()
+
+
+def test_a_full_disk_does_not_end_the_fit(table, tmp_path, monkeypatch):
+    def full(*_):
+        raise InvalidFile("Cannot write: No space left on device.")
+
+    expected = recoverer(max_steps=60).fit(table).sample(table, 3).values
+    save, folder = storage.save, tmp_path / "kept"
+    monkeypatch.setattr(storage, "save", full)
+
+    def on_step(progress):
+        if progress.step == 40:  # there is room again
+            monkeypatch.setattr(storage, "save", save)
+
+    with pytest.warns(DataNotice, match="training goes on: Cannot write") as said:
+        rec = recoverer(max_steps=60).fit(table, checkpoint=Checkpoint(folder, every=0), on_step=on_step)
+    assert len(said) == 1
+    assert np.array_equal(rec.sample(table, 3).values, expected)
+    assert (folder / "run-00.checkpoint").exists()

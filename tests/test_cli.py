@@ -98,7 +98,7 @@ def bad(tmp_path, csv, what):
         "other columns": ([tmp_path / "wide.csv", *out, "--model", tmp_path / "m.unfade"], "are not there"),
         "negative noise": ([csv, *out, "--noise", "-1"], "at least 0"),
         "wrong noise": ([csv, *out, "--noise", "loud"], "--noise takes"),
-        "no draws": ([csv, *out, "--draws", "0"], "at least 1"),
+        "no draws": ([csv, *out, "--draws", "0", "--draws-to", tmp_path / "d.csv"], "at least 1"),
         "taken name": ([tmp_path / "draw.csv", *out, "--draws-to", tmp_path / "d.csv"], "Rename"),
         "one number": ([tmp_path / "one.npy", *out], "samples by features"),
         "images to csv": ([tmp_path / "images.npy", *out], "not to 'out.csv'"),

@@ -1,14 +1,17 @@
 """unfade: the clean data behind incomplete, noisy observations, as a distribution."""
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
 
-from unfade.architectures import Architecture, ConvArchitecture
-from unfade.corruption import GaussianNoise
-from unfade.draws import Draws
-from unfade.errors import DataNotice, InvalidData, InvalidFile, TrainingFailed, UnfadeError
-from unfade.estimator import Recoverer
-from unfade.observations import Observations, as_observations
-from unfade.training import TrainingConfig
+if TYPE_CHECKING:
+    from unfade.architectures import Architecture, ConvArchitecture
+    from unfade.corruption import GaussianNoise
+    from unfade.draws import Draws
+    from unfade.errors import DataNotice, InvalidData, InvalidFile, TrainingFailed, UnfadeError
+    from unfade.estimator import Recoverer
+    from unfade.observations import Observations, as_observations
+    from unfade.training import TrainingConfig
 
 try:
     __version__ = version("unfade")
@@ -30,3 +33,24 @@ __all__ = [
     "UnfadeError",
     "as_observations",
 ]
+_MODULES = {  # loaded when one of their names is asked for: torch takes seconds
+    "architectures": ("Architecture", "ConvArchitecture"),
+    "corruption": ("GaussianNoise",),
+    "draws": ("Draws",),
+    "errors": ("DataNotice", "InvalidData", "InvalidFile", "TrainingFailed", "UnfadeError"),
+    "estimator": ("Recoverer",),
+    "observations": ("Observations", "as_observations"),
+    "training": ("TrainingConfig",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            globals()[name] = found = getattr(import_module(f"unfade.{module}"), name)
+            return found
+    raise AttributeError(f"module 'unfade' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,13 +7,14 @@ state. Random numbers are keyed by step, so nothing else is needed to end as an 
 
 import os
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from unfade import processes, storage
-from unfade.errors import InvalidFile
+from unfade.errors import DataNotice, InvalidFile
 
 State = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and what goes into JSON
 
@@ -29,7 +30,7 @@ class Checkpoint:
         self.folder = Path(folder)
         self.every = every
         self.resume = resume
-        self._fit, self._run, self._written = "", -1, 0.0
+        self._fit, self._run, self._written, self._failing = "", -1, 0.0, False
 
     def begin(self, fit: str) -> None:
         """A fit begins; `fit` tells fits of other data or settings from this one."""
@@ -63,11 +64,19 @@ class Checkpoint:
         return time.monotonic() - self._written >= self.every
 
     def write(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        """Keep the state of the run; of several processes the first does."""
+        """Keep the state of the run; of several processes the first does. Where it cannot be written, training goes on."""
         if processes.rank():
             return
-        storage.save(self._path(self._run), {name: t.cpu() for name, t in tensors.items()}, {"fit": self._fit, **meta})
-        self._written = time.monotonic()
+        meta, self._written = {"fit": self._fit, **meta}, time.monotonic()
+        try:
+            storage.save(self._path(self._run), {name: t.cpu() for name, t in tensors.items()}, meta)
+        except InvalidFile as error:
+            if not self._failing:  # said once, until a state can be written again
+                warnings.warn(f"No checkpoint, training goes on: {error}", DataNotice, stacklevel=2)
+            self._failing = True
+        else:
+            self._failing = False
+            self._written = time.monotonic()
 
     def clear(self) -> None:
         """Remove the states, and the folder if nothing else is in it."""

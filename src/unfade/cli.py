@@ -20,6 +20,7 @@ import typer
 from unfade import __version__
 from unfade.commands import Output, Recovery, check_report, fitted
 from unfade.errors import InvalidData, TrainingFailed, UnfadeError
+from unfade.options import Asked, check, option_name
 
 app = typer.Typer(
     help="Recover the clean data behind incomplete, noisy observations, as a distribution.",
@@ -39,20 +40,24 @@ def _command(quiet: bool, as_json: bool, debug: bool) -> Iterator[Output]:
     """Errors become one sentence and an exit code; notices become notes."""
     output = Output(quiet, as_json)
     try:
-        with warnings.catch_warnings(record=True) as notices:
+        with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
-            try:
-                yield output
-            finally:
-                for text in dict.fromkeys(str(notice.message) for notice in notices):
-                    output.note(text)
+            told: set[str] = set()
+
+            def tell(message: Warning | str, *_: Any, **__: Any) -> None:
+                if str(message) not in told:
+                    told.add(str(message))
+                    output.note(str(message))
+
+            warnings.showwarning = tell
+            yield output
     except KeyboardInterrupt:
         typer.echo("interrupted: nothing was written under the names you gave", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except (UnfadeError, MemoryError) as error:
         if debug:
             raise
-        typer.echo(f"error: {error or 'not enough memory'}", err=True)
+        typer.echo(output.shown(f"error: {error or 'not enough memory'}"), err=True)
         raise typer.Exit(EXIT_TRAINING if isinstance(error, TrainingFailed) else EXIT_DATA) from None
     except (typer.Exit, typer.BadParameter):
         raise
@@ -61,6 +66,33 @@ def _command(quiet: bool, as_json: bool, debug: bool) -> Iterator[Output]:
             raise
         typer.echo(f"unexpected {type(error).__name__}: {error}\nRun again with --debug for the traceback.", err=True)
         raise typer.Exit(EXIT_UNEXPECTED) from None
+
+
+@contextmanager
+def _files(out: Output, context: typer.Context) -> Iterator[tuple[Path, Path]]:
+    """The files to read and to write, also where they stand for pipes; options that have no effect are refused first."""
+    from unfade.files import ARRAYS
+    from unfade.frames import are_frames
+    from unfade.pipes import DASH, is_piped, received, sent
+    from unfade.storage import check_name
+
+    chosen = context.params
+    given = {name for name in chosen if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}
+    data, output = chosen["data"], chosen.get("output", Path("nowhere.csv"))
+    for path in chosen.values():
+        if isinstance(path, Path):
+            check_name(path)
+    for name in given - {"data", "output"}:
+        if chosen[name] == DASH:
+            raise InvalidData(f"{option_name(name)} - is no file: only DATA and -o may be pipes. Give the name of a file.")
+    with received(data) as source, sent(output) as target:
+        out.named = {str(source): "standard input" if data == DASH else str(data), str(target): str(output)}
+        out.result_piped = output == DASH
+        kind = "images" if are_frames(source) else "array" if source.suffix.lower() in ARRAYS else "table"
+        parts = kind != "images" and not target.suffix
+        for note in check(Asked(frozenset(given), kind, parts, is_piped(data), output == DASH)):
+            out.note(note)
+        yield source, target
 
 
 def _version(wanted: bool) -> None:
@@ -126,14 +158,25 @@ MissingValue = Annotated[
         help="What pixels hold that were not measured, in all channels: 0 (whole numbers), nan (others), or none."
     ),
 ]
-IMAGES_TOO = typer.Argument(help="Table (.csv, .parquet, .feather), array (.npy, .npz, .zarr) or a folder of images.")
+DATA = typer.Argument(
+    help="Table or array: .csv, .parquet, .feather, .npy or .npz; empty cells or NaN are missing; - is standard input."
+)
+IMAGES_TOO = typer.Argument(
+    help="Table (.csv, .parquet, .feather), array (.npy, .npz, .zarr), a folder of images, or - (CSV from standard input)."
+)
 
 
 @app.command()
 def recover(
+    context: typer.Context,
     data: Annotated[Path, IMAGES_TOO],
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Where the recovered data (posterior mean) go; a folder: part by part.")
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Where the recovered data (posterior mean) go; a folder: part by part; -: as CSV to standard output.",
+        ),
     ],
     noise: Noise = "none",
     method: Method = "tae",
@@ -177,7 +220,7 @@ def recover(
     """Fill and clean a file: fit on it (or take a fitted model), write the posterior mean, and draws if asked."""
     from unfade.checkpoints import Checkpoint
 
-    with _command(quiet, as_json, debug) as out:
+    with _command(quiet, as_json, debug) as out, _files(out, context) as (data, output):
         if draws is not None and draws < 1:
             raise InvalidData(f"--draws must be at least 1, got {draws}.")
         how = _how(
@@ -188,12 +231,14 @@ def recover(
             out, data, output, how, seed, draws, draws_to, std_to, missing_value, gallery, report, model, save, memory,
             keeper, resume, refine, fill,
         )  # fmt: skip
-        if job.run():
-            raise typer.Exit(EXIT_INTERRUPTED)
+        interrupted = job.run()
+    if interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
 
 
 @app.command()
 def diagnose(
+    context: typer.Context,
     data: Annotated[Path, IMAGES_TOO],
     noise: Noise = "none",
     method: Method = "tae",
@@ -217,7 +262,7 @@ def diagnose(
     """Say how far to trust what would be recovered, without the truth: a verdict in words on each thing checked."""
     from unfade.frames import read_data
 
-    with _command(quiet, as_json, debug) as out:
+    with _command(quiet, as_json, debug) as out, _files(out, context) as (data, _):
         if report is not None:
             check_report(report)
         table, rule = read_data(data, missing_value)

@@ -14,6 +14,8 @@ import typer
 from unfade.checkpoints import Checkpoint
 from unfade.errors import InvalidData
 
+LARGE_ROWS, LARGE_CELLS = 200_000, 20_000_000  # from which a folder is the better output
+
 
 class Output:
     """What a command tells the user: text, one JSON object, or nothing."""
@@ -21,16 +23,24 @@ class Output:
     def __init__(self, quiet: bool, as_json: bool):
         self.quiet = quiet
         self.as_json = as_json
+        self.result_piped = False  # whether the recovered data go to standard output
+        self.named: dict[str, str] = {}  # files by their path, as the user calls them
+
+    def shown(self, text: str) -> str:
+        """The text with files called as the user calls them: standard input is a temporary file."""
+        for path, name in self.named.items():
+            text = text.replace(path, name)
+        return text
 
     def say(self, text: str) -> None:
         """A line for people."""
         if not (self.quiet or self.as_json):
-            typer.echo(text)
+            typer.echo(self.shown(text), err=self.result_piped)
 
     def note(self, text: str) -> None:
         """A line worth knowing that is not the result: to standard error."""
         if not self.quiet:
-            typer.echo(f"note: {text}", err=True)
+            typer.echo(f"note: {self.shown(text)}", err=True)
 
     def result(self, **facts: Any) -> None:
         """The same facts for machines."""
@@ -69,10 +79,6 @@ class Recovery:
         self._check_names()
         if are_frames(self.data):
             interrupted = self._images(started)
-        elif self.std_to is not None or self.missing_value is not None or self.gallery is not None:
-            raise InvalidData(
-                f"--std-to, --missing-value and --gallery are for images, {self.data} holds none. Leave them out."
-            )
         elif not self.output.suffix:
             interrupted = self._parts(started)
         else:
@@ -89,6 +95,7 @@ class Recovery:
         table = read_table(self.data)
         self._check_fits(table)
         text = CsvText(self.data, table) if is_csv(self.data) else None
+        self._say_if_large(table)
         if self.model is None and not (self.draws_to or self.save or self.report) and self._as_it_should_be(table):
             _write(table, self.output, text)
             self.out.note("nothing is missing and --noise is none: the data come back as they are. --noise learn cleans.")
@@ -129,10 +136,6 @@ class Recovery:
         from unfade.streaming.parts import is_finished
         from unfade.streaming.sources import Source
 
-        if self.draws_to is not None or self.report is not None:
-            raise InvalidData(
-                f"-o {self.output} is a folder, which holds the draws too: leave --draws-to and --report out."
-            )
         stamp = Source.open(self.data).stamp()
         if self.resume and is_finished(self.output, source=stamp, draws=self.draws or 0, seed=self.seed):
             self.out.note(f"{self.output} is complete, of this file, draws and seed: there is nothing to resume.")
@@ -229,6 +232,17 @@ class Recovery:
         say_what_is_left(container, rec.kinds)
         return bool(obs.observed.all()) and not bool(obs.within().any())
 
+    def _say_if_large(self, table: Any) -> None:
+        """Point to the folder, which takes little memory, before work begins that takes long or much memory here."""
+        draws = (self.draws or 20) if self.draws_to else 0
+        cells = int(np.prod(table.shape))
+        if len(table) >= LARGE_ROWS or cells * (1 + draws) >= LARGE_CELLS:
+            self.out.note(
+                f"{self.data} has {len(table):,} rows and {cells:,} cells, which are all in memory at a time, with about "
+                f"{24 * cells * (1 + draws) / 1e9:.1f} GB of results. With a folder (-o FOLDER, and --draws in place of "
+                "--draws-to) the fit takes a sample of the rows, and results are written part by part within --memory."
+            )
+
     def _check_paths(self) -> None:
         """Refuse what could not be written, before any work is done."""
         from unfade.files import check_output
@@ -286,12 +300,7 @@ def fitted(out: Output, fit: Callable[[Any], Any], model: Path | None, how: dict
         if others:
             raise typer.Exit
         return rec
-    if Recoverer(**how).get_params() != Recoverer(random_state=how["random_state"]).get_params():
-        out.note(
-            f"{model} is fitted already: options that say how to fit (--noise, --kind, --max-steps and the like) "
-            "have no effect with --model."
-        )
-    return Recoverer.load(model)
+    return Recoverer.load(model).set_params(verbose=0 if out.quiet else 1)
 
 
 def _write(table: Any, path: Path, text: Any = None, decimals: bool = True) -> None:

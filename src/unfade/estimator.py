@@ -5,7 +5,8 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -45,16 +46,18 @@ from unfade.door import (
 from unfade.drawing import draw_blocks, mean_blocks
 from unfade.draws import Draws, middle
 from unfade.errors import DataNotice, InvalidData, InvalidFile
-from unfade.methods import METHODS, fit_ensembles, members_for, refine_for, training_for
+from unfade.metadata import MOST_CANDIDATES
+from unfade.methods import DEFAULT_TRAINING, METHODS, fit_ensembles, members_for, refine_for, training_for
 from unfade.models import Ensemble
 from unfade.observations import Observations, as_observations
 from unfade.packing import packed, unpacked
-from unfade.progress import progress_bar
+from unfade.progress import counting, progress_bar
 from unfade.recipes import Task, predicts
 from unfade.recording import named_noise, recording
 from unfade.spaces import ModelSpace
 from unfade.support import SupportGap, describe_gaps, fill_gaps, fill_gaps_with_means, find_gaps
 from unfade.tables import TEMPORAL, Column, Container, Missing, open_container
+from unfade.threads import one_thread
 from unfade.training import FEW_STEPS, OnStep, TrainingConfig
 from unfade.watching import Split, widths
 
@@ -130,8 +133,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     random_state : int, RandomState or None
         The same number gives the same fit and the same draws.
     verbose : int
-        0: silent; 1: a progress bar in terminals and notebooks; 2: then also what each stage took, and how its
-        step was run (eager, compiled, captured) and why.
+        0: silent; 1: progress, as a bar in terminals and notebooks, elsewhere as a line every half minute; 2: then also
+        what each stage took, and how its step was run (eager, compiled, captured) and why.
 
     Attributes
     ----------
@@ -271,7 +274,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             said = {**self.get_params(deep=False), "random_state": seed, "verbose": 0, "device": self._device().type}
             checkpoint.begin(storage.digest(storage.FORMAT, tuple(task.obs.parts()), said, task.training, members))
             task.checkpoint = checkpoint
-        with progress_bar(self.verbose > 0 and on_step is None) as bar:
+        entries = None if images else config.batch_size * members * space.features
+        with one_thread(entries), progress_bar(self.verbose > 0 and on_step is None) as bar:
             task.on_step = on_step or bar
             posterior = fit_ensembles(self.method, [task], settings, members)[0] if space.features else None
         if self.verbose > 1:
@@ -304,7 +308,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             mean_blocks if self.space_.straight and self.fill == "mean" else draw_blocks,
             seed=self.seed_, refine=self._refine(), draws=16 if isinstance(self.architecture_, ConvArchitecture) else 100,
         )  # fmt: skip
-        self._fill(means[None], obs, container, rows, blocks, self.seed_, central=True)
+        with self._drawing("filling", len(obs), blocks) as blocks:
+            self._fill(means[None], obs, container, rows, blocks, self.seed_, central=True)
         return container.wrap(means)
 
     def sample(
@@ -336,7 +341,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if draws.shape != shape or not np.issubdtype(draws.dtype, np.floating):
             raise InvalidData(f"out must hold floating-point numbers of shape {shape}, got {draws.dtype} {draws.shape}.")
         drawn = partial(draw_blocks, draws=n_draws, seed=seed, refine=self._refine(refine), widths=self.widths_)
-        self._fill(draws, obs, container, rows, drawn, seed)
+        with self._drawing("drawing", len(obs), drawn) as drawn:
+            self._fill(draws, obs, container, rows, drawn, seed)
         return Draws(draws, container, container.reorder(obs.observed.numpy().astype(float)) == 1)
 
     def diagnose(self, X: Any) -> Any:
@@ -471,8 +477,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             if predictive is None:  # as the fit was
                 predictive = self.posterior_ is not None and self.posterior_.each[0].own_prior
             return refine_for(self.method, architecture, predictive)
-        if not isinstance(refine, (int, np.integer)) or refine < 0:
-            raise InvalidData(f"refine must be 'auto' or a whole number of at least 0, got {refine!r}.")
+        if not isinstance(refine, (int, np.integer)) or not 0 <= refine <= MOST_CANDIDATES:
+            raise InvalidData(f"refine must be 'auto' or a whole number from 0 to {MOST_CANDIDATES}, got {refine!r}.")
         if refine and (self.method == "tae-paper" or architecture.decoder_sees):
             raise InvalidData("refine needs p(z), which method 'tae-paper' and decoders that see y have not. Use refine=0.")
         return int(refine)
@@ -558,6 +564,20 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     clean = self.space_.leave(drawn[first : first + 16], given, exact)
                     fill_gaps(self.support_gaps_, clean, given.observed, keys[where], seed, first)
                     target[first : first + 16, todo[where].numpy()] = container.reorder(clean.numpy())
+
+    @contextmanager
+    def _drawing(self, label: str, rows: int, blocks: Any) -> Iterator[Any]:
+        """Inside, small models draw by one thread; gives `blocks`, whose rows are counted for the lines of progress."""
+        images = isinstance(self.architecture_, ConvArchitecture)
+        entries = None if images else DEFAULT_TRAINING.batch_size * self.space_.features
+        with one_thread(entries), counting(self.verbose > 0, label, rows) as add:
+
+            def counted(*given: Any) -> Iterator[tuple[slice, Tensor]]:
+                for where, values in blocks(*given):
+                    yield where, values
+                    add(where.stop - where.start)
+
+            yield counted
 
     def _held_out(
         self, split: Split, clean: Tensor, noise: Corruption, obs: Observations, container: Container

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unfade.errors import InvalidFile
-from unfade.storage import check_writable, whole_or_nothing
+from unfade.storage import check_name, check_writable, whole_or_nothing
 from unfade.tables import check_names
 
 NULLS = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A"]  # cells of a CSV file
@@ -19,6 +19,7 @@ ARRAYS = (".npy", ".npz")
 def read_table(path: str | os.PathLike[str]) -> Any:
     """A pyarrow table (CSV, Parquet, Feather) or a NumPy array (.npy, .npz)."""
     path = Path(path)
+    check_name(path)
     read, _ = _format(path)
     if not path.is_file():
         raise InvalidFile(f"Expected a file at {path}, found none. Check the path.")

@@ -15,7 +15,7 @@ from unfade.errors import InvalidData, InvalidFile
 from unfade.files import read_table
 from unfade.pictures import ENDINGS, Unmeasured, described, read_frame, write_frame
 from unfade.progress import tracked
-from unfade.storage import check_free, check_writable
+from unfade.storage import DRAFT, check_free, check_writable, followed
 
 STACKS = (".npy", ".npz", ".zarr")
 
@@ -287,17 +287,17 @@ def _whole(wanted: dict[Path, int | None], frames: Frames) -> Iterator[dict[Path
     try:
         for path in wanted:
             frames.check_output(path)
-            drafts[path] = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")) / path.name
+            drafts[path] = Path(tempfile.mkdtemp(dir=followed(path).parent, prefix=DRAFT)) / path.name
         sinks = {path: frames.sink(draft, wanted[path]) for path, draft in drafts.items()}
         yield sinks
         for sink in sinks.values():
             sink.finish()
         for path, draft in drafts.items():
-            draft.replace(path)
+            draft.replace(followed(path))
             named.append(path)
     except OSError as error:
         for path in named:
-            path.replace(drafts[path])
+            followed(path).replace(drafts[path])
         paths = ", ".join(map(str, wanted))
         raise InvalidFile(f"Cannot write {paths}: {error.strerror or error}. Nothing was left under these names.") from None
     finally:

@@ -2,13 +2,13 @@
 
 from dataclasses import asdict
 from datetime import date, datetime
-from math import prod
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unfade import metadata
 from unfade.architectures import AnyArchitecture, Architecture, ConvArchitecture, image_of
 from unfade.corruption import Corruption, GaussianNoise, GrowingNoise
 from unfade.errors import InvalidData
@@ -52,7 +52,9 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "columns": rec.columns_ and [_column_to_json(column) for column in rec.columns_],
         "levels": list(space.levels.items()),
         "limited": space.limited,
-        "support_gaps": [[gap.column, gap.other, gap.sign, gap.edge, gap.cells] for gap in rec.support_gaps_],
+        "support_gaps": [
+            {name: getattr(gap, name) for name in ("column", "other", "sign", "edge", "cells")} for gap in rec.support_gaps_
+        ],
         "noise": _to_json(rec.noise_),
         "architecture": asdict(rec.architecture_),
         "histories": [asdict(history) for history in rec.histories_],
@@ -70,7 +72,8 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any:
-    """A fitted recoverer of that class."""
+    """A fitted recoverer of that class; a ValueError says what is wrong with a file that is not as it should be."""
+    metadata.check(meta, tensors)
     parameters = dict(meta["parameters"])
     parameters["architecture"] = _architecture(parameters["architecture"])
     parameters["training"] = _from_json(TrainingConfig, parameters["training"])
@@ -79,10 +82,6 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
             parameters[name] = {int(column): pair for column, pair in parameters[name].items()}
     rec = kind(**parameters)
     rec.seed_ = meta["seed"]
-    if not (isinstance(rec.seed_, int) and 0 <= rec.seed_ < 2**63):
-        raise ValueError(f"the seed {rec.seed_!r} is none")
-    if tensors["modelled"].numel() != prod(meta["event_shape"]):
-        raise ValueError(f"samples of shape {meta['event_shape']}, but {tensors['modelled'].numel()} entries")
     scaling = Scaling(tensors["centre"], tensors["scale"], tensors["logged"])
     steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
     unit = tensors["unit"] if "unit" in tensors else tensors["whole"].double()  # of the first files
@@ -99,8 +98,7 @@ def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any
     rec.noise_ = np.asarray(meta["noise"]) if isinstance(meta["noise"], list) else meta["noise"]
     rec.widths_, rec.held_out_ = tensors.get("widths"), None
     rec.support_gaps_ = [
-        SupportGap(column, other, sign, edge, cells, tensors[f"donors.{number}"])
-        for number, (column, other, sign, edge, cells) in enumerate(meta.get("support_gaps", ()))
+        SupportGap(**gap, donors=tensors[f"donors.{number}"]) for number, gap in enumerate(meta.get("support_gaps", ()))
     ]
     rec.architecture_ = _architecture(meta["architecture"])
     rec.histories_ = [History(**history) for history in meta["histories"]]

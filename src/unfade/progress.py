@@ -1,9 +1,14 @@
-"""A progress line with time left, in terminals and notebooks."""
+"""Progress with the time left: a bar in terminals, a line in notebooks, elsewhere a line every half minute."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from unfade.training import OnStep, Progress
+
+EVERY = 30.0  # seconds between two lines
 
 
 @contextmanager
@@ -19,8 +24,12 @@ def progress_bar(show: bool, label: str = "recovering") -> Iterator[OnStep | Non
     if console.is_jupyter:
         yield _notebook_line(label)
         return
+    if not console.is_terminal:
+        with _lines(label) as told:
+            yield told
+        return
     columns = [bars.TextColumn(label), bars.BarColumn(), bars.TextColumn("{task.description}")]
-    with bars.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with bars.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=1)
 
         def move(progress: Progress) -> None:
@@ -30,12 +39,83 @@ def progress_bar(show: bool, label: str = "recovering") -> Iterator[OnStep | Non
 
 
 def tracked(parts: Sequence[int], show: bool, label: str = "writing") -> Iterable[int]:
-    """The same numbers one by one, with a bar and the time left in terminals."""
+    """The same numbers one by one, with the time left: a bar in terminals, lines elsewhere."""
     from rich import progress as bars
     from rich.console import Console
 
     console = Console(stderr=True)
-    return bars.track(parts, label, console=console, transient=True, disable=not (show and console.is_terminal))
+    if show and not console.is_terminal:
+        return _counted(parts, label)
+    return bars.track(parts, label, console=console, transient=True, disable=not show)
+
+
+def _counted(parts: Sequence[int], label: str) -> Iterator[int]:
+    with counting(True, label, len(parts), "parts") as add:
+        for part in parts:
+            yield part
+            add(1)
+
+
+@contextmanager
+def counting(show: bool, label: str, total: int | None = None, what: str = "rows") -> Iterator[Callable[[int], None]]:
+    """A function to tell how many more are done, and lines of it; total: how many there are at most, if that is known."""
+    done, started = 0, time.monotonic()
+
+    def add(more: int) -> None:
+        nonlocal done
+        done += more
+
+    def words() -> str:
+        if not total:
+            return f"{done:,} {what} done"
+        passed = time.monotonic() - started
+        left = f", about {_seconds(passed * (total - done) / done)} left" if done else ""
+        return f"{done:,} of {total:,} {what}{left}"
+
+    with _ticking(show, label, words):
+        yield add
+
+
+@contextmanager
+def _lines(label: str) -> Iterator[OnStep]:
+    """A callback for `train` whose news are told in lines."""
+    told: list[Progress] = []
+    since, stage = time.monotonic(), 0
+
+    def move(progress: Progress) -> None:
+        nonlocal since, stage
+        stage += not told or progress.step <= told[-1].step
+        told[:], since = [progress], time.monotonic()
+
+    def words() -> str:
+        if not told:
+            return "getting ready"
+        now, left = told[-1], max(0.0, told[-1].seconds_left - (time.monotonic() - since))
+        return f"stage {stage}, step {now.step:,} of at most {now.steps:,}, at most {_seconds(left)} left in it"
+
+    with _ticking(True, label, words):
+        yield move
+
+
+@contextmanager
+def _ticking(show: bool, label: str, words: Callable[[], str]) -> Iterator[None]:
+    """Inside, a line to standard error every EVERY seconds, whatever the time is spent on."""
+    if not show:
+        yield
+        return
+    started, over = time.monotonic(), threading.Event()
+
+    def tick() -> None:
+        while not over.wait(EVERY):
+            print(f"{label}: {words()}; {_seconds(time.monotonic() - started)} so far", file=sys.stderr, flush=True)
+
+    ticker = threading.Thread(target=tick, name="unfade-progress", daemon=True)
+    ticker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        ticker.join()
 
 
 def _notebook_line(label: str) -> OnStep:
@@ -51,5 +131,8 @@ def _notebook_line(label: str) -> OnStep:
 
 
 def _words(progress: Progress) -> str:
-    left = f"{progress.seconds_left:.0f} s" if progress.seconds_left < 90 else f"{progress.seconds_left / 60:.0f} min"
-    return f"step {progress.step} of {progress.steps}, {left} left, value {progress.value:.4g}"
+    return f"step {progress.step} of {progress.steps}, {_seconds(progress.seconds_left)} left, value {progress.value:.4g}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

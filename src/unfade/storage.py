@@ -1,5 +1,6 @@
 """Models on disk: one safetensors file whose header holds JSON. Loading executes nothing."""
 
+import errno
 import hashlib
 import json
 import os
@@ -15,17 +16,23 @@ from torch import Tensor
 from unfade.errors import InvalidFile
 
 FORMAT = 1
+DRAFT = ".unfade-"  # how the names of unfinished files begin
 
 
 @contextmanager
 def whole_or_nothing(path: str | os.PathLike[str], keep: bool = True) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its name once everything was written, and not before (`keep`)."""
-    target = Path(path)
+    """A temporary path beside `path` that takes its name once everything was written, and not before (`keep`).
+
+    Where `path` is a symbolic link, the file that it points to is replaced, and the link stays.
+    """
+    target = followed(path)
     _check_parent(target)
     if target.is_dir():
-        raise InvalidFile(f"Cannot write {target}: it is a folder. Give a file name.")
+        raise InvalidFile(f"Cannot write {path}: it is a folder. Give a file name.")
+    if target.exists() and not target.is_file():
+        raise InvalidFile(f"Cannot write {path}: it is a device or a pipe. Give the name of a file.")
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=DRAFT, suffix=_short(target.suffix))
         os.close(handle)
     except OSError as error:
         raise InvalidFile(f"Cannot write in {target.parent}: {error.strerror}. Choose a folder you may write to.") from None
@@ -40,6 +47,35 @@ def whole_or_nothing(path: str | os.PathLike[str], keep: bool = True) -> Iterato
         Path(name).unlink(missing_ok=True)
 
 
+def _short(suffix: str) -> str:
+    """The ending of a name, by which libraries tell formats apart; none where it is too long to be one."""
+    return suffix if len(suffix) <= 16 else ""
+
+
+def followed(path: str | os.PathLike[str]) -> Path:
+    """The file or folder that a name stands for: symbolic links followed, also to what is not there yet."""
+    check_name(path)
+    target = Path(path)
+    try:
+        return target.resolve() if target.is_symlink() else target
+    except (OSError, RuntimeError):
+        raise InvalidFile(f"Cannot write {path}: its symbolic links lead in a circle. Give another name.") from None
+
+
+def check_name(path: str | os.PathLike[str]) -> None:
+    """Refuse a name that a file system or the libraries that read and write files cannot take."""
+    try:
+        os.fspath(path).encode()
+        os.lstat(path)
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode(errors="backslashreplace")
+        raise InvalidFile(f"The name {shown} is not valid UTF-8: rename the file or its folder.") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            shown = f"{str(path)[:40]}... ({len(os.fsencode(path))} bytes)"
+            raise InvalidFile(f"The name {shown} is too long for the file system. Give a shorter name.") from None
+
+
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a path that could not be written, before any work is done; an existing file stays as it is."""
     with whole_or_nothing(path, keep=False):
@@ -48,6 +84,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 def check_free(folder: Path) -> None:
     """Refuse a name for a new folder that is taken, or in a folder that is not there."""
+    folder = followed(folder)
     if folder.exists():
         raise InvalidFile(f"{folder} is there already. Give another name, or remove it first.")
     _check_parent(folder)
@@ -81,6 +118,7 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any
     """Read a file that `save` wrote; anything else gives an InvalidFile."""
     from safetensors import SafetensorError, safe_open
 
+    check_name(path)
     if not Path(path).is_file():
         raise InvalidFile(f"Expected a model file at {path}, found none. Check the path, or save a model first.")
     try:
@@ -91,8 +129,10 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any
         raise InvalidFile(f"{path} is not a model that unfade saved, or it is damaged ({error}). Save it again.") from None
     try:
         meta = json.loads(header)
-        version = int(meta["format"])
-    except (TypeError, ValueError, KeyError):
+        version = meta["format"]
+        if not isinstance(version, int):
+            raise TypeError
+    except (TypeError, ValueError, KeyError, RecursionError):
         raise InvalidFile(
             f"{path} is a safetensors file, but not a model that unfade saved. Give a file from `save`."
         ) from None

@@ -19,7 +19,8 @@ from pyarrow import parquet
 
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
-from unfade.storage import check_free, digest
+from unfade.progress import counting
+from unfade.storage import check_free, digest, followed
 from unfade.streaming.sources import FIXED_BYTES, Source, parse_memory
 
 PARTIAL = ".partial"  # ending of the folder that is written to until all is there
@@ -50,9 +51,10 @@ def recover_stream(
     the same time, by a thread each; they share the memory.
     """
     rec = with_refine(rec if isinstance(rec, Recoverer) else Recoverer.load(rec), refine)
+    quiet = copy.copy(rec).set_params(verbose=0)  # what is done is told here, not part by part
     if not isinstance(draws, (int, np.integer)) or draws < 0 or not (draws or clean):
         raise InvalidData(f"draws must be a whole number of at least 0 (1 without the mean), got {draws!r}.")
-    opened, target = Source.open(source), Path(target)
+    opened, target = Source.open(source), followed(target)
     if draws and (taken := {"draw", "row"} & set(opened.schema.names)):
         raise InvalidData(f"Draws need the names draw and row, but {source} has columns {sorted(taken)}. Rename them.")
     if not isinstance(workers, (int, np.integer)) or workers < 1:
@@ -68,11 +70,12 @@ def recover_stream(
     check_free(target)
 
     def work(table: pa.Table, start: int, folder: Path) -> None:
-        parts = recovered(rec, table, int(draws), int(seed), np.arange(start, start + len(table)), clean, "row")
+        parts = recovered(quiet, table, int(draws), int(seed), np.arange(start, start + len(table)), clean, "row")
         for name in what:
             _write(parts[name], folder / name / f"part-{start // size:06d}.parquet")
+        add(len(table))
 
-    with _partial_folder(target, plan, what, resume) as folder:
+    with _partial_folder(target, plan, what, resume) as folder, counting(rec.verbose > 0, "writing parts") as add:
         done = _complete(folder, what) * size
         rest = ((table, done + number * size, folder) for number, table in enumerate(opened.tables(size, done)))
         _each(work, rest, int(workers))

@@ -12,6 +12,7 @@ from pyarrow import csv, parquet
 
 from unfade import files, tables
 from unfade.errors import InvalidData, InvalidFile
+from unfade.storage import check_name
 
 READ = 2**16  # rows that are read together
 FIXED_BYTES = 2**27  # that reading and the networks take, whatever the number of rows
@@ -54,6 +55,7 @@ class Source:
     def open(cls, path: str | os.PathLike[str]) -> "Source":
         """Look at a file or folder. Types of CSV columns are those of the whole file, which takes a pass over it."""
         path = Path(path)
+        check_name(path)
         if path.is_dir():
             found = tuple(sorted(each for each in path.glob("*.parquet") if each.name[0] not in "._"))
             if not found:
