@@ -9,6 +9,7 @@ from conftest import small_table
 from test_cli import FAST, csv, run
 
 from unfade import InvalidData, Recoverer, commands, progress
+from unfade.files import read_table, write_table
 from unfade.streaming import recover_stream
 from unfade.training import Progress
 
@@ -49,8 +50,6 @@ def test_a_fit_tells_and_a_silent_one_does_not(often, capsys, tmp_path):
         said = capsys.readouterr().err
         assert ("recovering: stage 1, step 50 of at most 100" in said) == told
         assert bool(re.search(r"drawing: [\d,]+ of 2,000 rows, about", said)) == told
-        from unfade.files import write_table
-
         write_table(table, tmp_path / "t.parquet")
         recover_stream(rec, tmp_path / "t.parquet", tmp_path / f"out{verbose}", refine=0)
         said = capsys.readouterr().err
@@ -77,3 +76,25 @@ def test_a_large_table_is_pointed_to_the_folder_before_the_fit(csv, tmp_path, mo
             assert said.startswith(f"note: {csv} has 60 rows and 240 cells")
             assert said.endswith("within --memory.\nerror: The fit has begun.\n")
     assert "-o FOLDER" not in run("recover", csv, "-o", tmp_path / "o.csv").output
+
+
+def test_the_innermost_work_tells(often, capsys):
+    with progress.working(True, "recover"):
+        time.sleep(0.1)
+        outer = capsys.readouterr().err
+        with progress.counting(True, "drawing") as add:
+            add(7)
+            time.sleep(0.1)
+            inner = capsys.readouterr().err.splitlines()[1:]  # the first may be of the moment before
+        time.sleep(0.1)
+    assert outer.startswith("recover: at work; 0 s so far\n")
+    assert set(inner) == {"drawing: 7 rows done; 0 s so far"}
+    assert "recover: at work" in capsys.readouterr().err
+
+
+def test_commands_tell_while_they_read_and_prepare(often, csv, tmp_path, monkeypatch):
+    monkeypatch.setattr("unfade.files.read_table", lambda path: time.sleep(0.1) or read_table(path))
+    for quiet in ([], ["-q"]):
+        for command in (["recover", csv, "-o", tmp_path / "o.csv"], ["diagnose", csv]):
+            said = run(*command, *FAST, *quiet).stderr
+            assert (f"{command[0]}: at work; " in said) == (not quiet)

@@ -74,6 +74,7 @@ def _files(out: Output, context: typer.Context) -> Iterator[tuple[Path, Path]]:
     from unfade.files import ARRAYS
     from unfade.frames import are_frames
     from unfade.pipes import DASH, is_piped, received, sent
+    from unfade.progress import working
     from unfade.storage import check_name
 
     chosen = context.params
@@ -92,7 +93,8 @@ def _files(out: Output, context: typer.Context) -> Iterator[tuple[Path, Path]]:
         parts = kind != "images" and not target.suffix
         for note in check(Asked(frozenset(given), kind, parts, is_piped(data), output == DASH)):
             out.note(note)
-        yield source, target
+        with working(not out.quiet, context.info_name or ""):
+            yield source, target
 
 
 def _version(wanted: bool) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from unfade.training import OnStep, Progress
 
 EVERY = 30.0  # seconds between two lines
+_TICKING: list[threading.Event] = []  # what tells of itself in lines now, the innermost last
 
 
 @contextmanager
@@ -54,6 +55,13 @@ def _counted(parts: Sequence[int], label: str) -> Iterator[int]:
         for part in parts:
             yield part
             add(1)
+
+
+@contextmanager
+def working(show: bool, label: str) -> Iterator[None]:
+    """Inside, lines where there is no terminal, also of what has no count of its own, such as reading a large file."""
+    with _ticking(show and not sys.stderr.isatty(), label, lambda: "at work"):
+        yield
 
 
 @contextmanager
@@ -104,9 +112,12 @@ def _ticking(show: bool, label: str, words: Callable[[], str]) -> Iterator[None]
         yield
         return
     started, over = time.monotonic(), threading.Event()
+    _TICKING.append(over)
 
     def tick() -> None:
         while not over.wait(EVERY):
+            if _TICKING[-1] is not over:  # what is done inside says more
+                continue
             print(f"{label}: {words()}; {_seconds(time.monotonic() - started)} so far", file=sys.stderr, flush=True)
 
     ticker = threading.Thread(target=tick, name="unfade-progress", daemon=True)
@@ -114,6 +125,7 @@ def _ticking(show: bool, label: str, words: Callable[[], str]) -> Iterator[None]
     try:
         yield
     finally:
+        _TICKING.remove(over)
         over.set()
         ticker.join()
 
