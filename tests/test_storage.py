@@ -207,7 +207,7 @@ def _changed(path, target, change):
         (lambda meta: meta["posterior"].update(members=10**12), "members must be a whole number from 1 to 16"),
         (lambda meta: meta.update(posterior=None), "a posterior belongs to entries"),
         (lambda meta: meta.update(histories=[{"steps": 1}]), "steps must be a list"),
-        (lambda meta: meta.update(event_shape=[2, 2]), "shape"),
+        (lambda meta: meta.update(event_shape=[3, 2]), "shape"),
         (lambda meta: meta.update(spread=float("nan")), "spread must be a finite number"),
         (lambda meta: meta.update(levels=[[0, 10**12]]), "categories"),
         (lambda meta: meta.update(limited=[4]), "not modelled so"),

@@ -250,8 +250,8 @@ def _check_tensors(meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     shape = tuple(meta["event_shape"])
     entries = prod(shape)
     for name, size, finite in (
-        ("centre", (entries,), True), ("scale", (entries,), True), ("logged", (entries,), False), ("modelled", (entries,), False),
-        ("fill", (entries,), False), ("bounds", (2, entries), False),
+        ("centre", (entries,), True), ("scale", (entries,), True), ("logged", (entries,), False),
+        ("modelled", (entries,), False), ("fill", (entries,), False), ("bounds", (2, entries), False),
         ("unit" if "unit" in tensors else "whole", (entries,), True),
         ("reach" if "reach" in tensors else "bounds", (2, entries), False),
     ):  # fmt: skip
