@@ -116,7 +116,7 @@ def _ticking(show: bool, label: str, words: Callable[[], str]) -> Iterator[None]
 
     def tick() -> None:
         while not over.wait(EVERY):
-            if _TICKING[-1] is not over:  # what is done inside says more
+            if _TICKING[-1:] != [over]:  # what is done inside says more
                 continue
             print(f"{label}: {words()}; {_seconds(time.monotonic() - started)} so far", file=sys.stderr, flush=True)
 
