@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from unfade.cells import HeldOut
-from unfade.verdicts import COLLAPSED, spread, spread_beneath_noise
+from unfade.diagnostics.checks import COLLAPSED, spread, spread_beneath_noise
+from unfade.inference.held_out import HeldOut
 
 DRAWS, ROWS, COLUMNS = 80, 300, 6
 SHRUNK = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.25, 0.1, 0.0)
@@ -67,7 +67,7 @@ def learned(seed: int) -> dict[str, float]:
     from sklearn.datasets import load_digits
 
     from unfade import Architecture, Recoverer, TrainingConfig
-    from unfade.diagnostics import held_out
+    from unfade.diagnostics.predictions import held_out
 
     rng = np.random.default_rng(seed)
     cells = gaussian_cells(seed)

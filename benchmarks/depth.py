@@ -22,9 +22,9 @@ import torch
 from scipy import ndimage
 
 from unfade import Recoverer, TrainingConfig
-from unfade.methods import IMAGE_TRAINING
+from unfade.methods.registry import IMAGE_TRAINING
+from unfade.metrics import coverage_due, covered, crps, energy_score
 from unfade.paper.depth import TRAINING, WAYS
-from unfade.scores import coverage_due, covered, crps, energy_score
 
 STACKS = {
     "kinect": "kinect1_7scenes_160x120_mm.npz",

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from unfade.architectures import architecture_for
+from unfade.models.architectures import architecture_for
 from unfade.paper import settings
 from unfade.paper.study import STOPPED, WAYS, Results, Setting, Study, fill
 from unfade.paper.study import key as name_of
-from unfade.training import TrainingConfig
+from unfade.training.loop import TrainingConfig
 
 FOR_IMAGES = {**WAYS, **STOPPED}
 SCHEDULES = settings.SCHEDULES | {

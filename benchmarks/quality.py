@@ -16,7 +16,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from unfade import Recoverer, TrainingConfig
-from unfade.evaluation import evaluate
+from unfade.diagnostics.evaluation import evaluate
 from unfade.storage import whole_or_nothing
 
 LENGTHS = (250, 500, 1000, 2000, 4000, 8000)

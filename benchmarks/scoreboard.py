@@ -29,13 +29,13 @@ from images import FOR_IMAGES, SCHEDULES, images
 from scipy.stats import rankdata
 
 from unfade import Recoverer
-from unfade.corruption import mask_at_random, mask_given_others
+from unfade.corruption.noise import mask_at_random, mask_given_others
 from unfade.demo import corrupt, toy
-from unfade.evaluation import evaluate
-from unfade.files import read_table
+from unfade.diagnostics.evaluation import evaluate
+from unfade.io.tables import read_table
 from unfade.paper.datasets import load
 from unfade.storage import whole_or_nothing
-from unfade.training import Progress
+from unfade.training.loop import Progress
 
 DRAWS = 20
 TABLES = {  # name: how many rows, chosen by a seed (None: all)

@@ -27,15 +27,15 @@ import torch
 from torch import nn
 
 from unfade import Recoverer
-from unfade.architectures import PAPER, Architecture, architecture_for
-from unfade.corruption import GaussianNoise
-from unfade.drawing import draw_blocks
-from unfade.evaluation import evaluate
-from unfade.objectives import MIWAE, MVAE, Objective, PaperTAE, Predictive, hide_share
-from unfade.observations import Observations
-from unfade.recipes import Task
-from unfade.stepping import Stepper, Trained
-from unfade.training import TrainingConfig, scoped_seed
+from unfade.corruption.noise import GaussianNoise
+from unfade.data.observations import Observations
+from unfade.diagnostics.evaluation import evaluate
+from unfade.inference.sampling import draw_blocks
+from unfade.methods.recipes import Task
+from unfade.models.architectures import PAPER, Architecture, architecture_for
+from unfade.training.loop import TrainingConfig, scoped_seed
+from unfade.training.objectives import MIWAE, MVAE, Objective, PaperTAE, Predictive, hide_share
+from unfade.training.step import Stepper, Trained
 
 ENTRIES, BATCH, SAMPLES = 784, 20, 10_000
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyarrow import compute
 
-from unfade.files import read_table
+from unfade.io.tables import read_table
 
 
 def check(path: Path, folder: Path) -> str:

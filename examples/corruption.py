@@ -3,11 +3,11 @@
 import torch
 
 from unfade import Architecture, GaussianNoise, TrainingConfig
-from unfade.corruption import mask_window
-from unfade.drawing import draw_blocks
-from unfade.methods import fit_method
-from unfade.randomness import generator_normals
-from unfade.recipes import Task
+from unfade.corruption.noise import mask_window
+from unfade.inference.sampling import draw_blocks
+from unfade.methods.recipes import Task
+from unfade.methods.registry import fit_method
+from unfade.rng import generator_normals
 
 generator = torch.Generator().manual_seed(0)
 factors = torch.randn(2000, 3, generator=generator)

@@ -5,7 +5,7 @@ from sklearn.datasets import load_wine
 from sklearn.linear_model import LinearRegression
 
 from unfade import Recoverer
-from unfade.evaluation import evaluate
+from unfade.diagnostics.evaluation import evaluate
 
 rng = np.random.default_rng(0)
 wine = load_wine(as_frame=True).data

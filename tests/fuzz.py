@@ -32,8 +32,8 @@ SECONDS, MEMORY = 20, 3 * 2**30
 def originals(folder: Path) -> dict[str, bytes]:
     """A small good file of each kind."""
     from unfade import Recoverer, TrainingConfig
-    from unfade.files import read_table, write_table
-    from unfade.pictures import write_frame
+    from unfade.io.image_files import write_frame
+    from unfade.io.tables import read_table, write_table
 
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"height": rng.normal(170, 10, 40), "count": rng.integers(0, 9, 40)})
@@ -139,8 +139,8 @@ def judged(path: Path) -> str:
     """What reading the file gives: "refused", "same", or what is wrong."""
     from unfade import Recoverer
     from unfade.errors import UnfadeError
-    from unfade.files import read_table
-    from unfade.pictures import read_frame
+    from unfade.io.image_files import read_frame
+    from unfade.io.tables import read_table
 
     read = {".unfade": Recoverer.load, ".crafted": used, ".png": read_frame, ".tif": read_frame}.get(
         path.suffix, read_table
@@ -192,7 +192,7 @@ def _same(found, path: Path) -> bool:
     if path.suffix == ".csv":
         from pyarrow import csv
 
-        from unfade.files import NULLS, codes_in
+        from unfade.io.tables import NULLS, codes_in
 
         def read(**types):
             options = csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True, column_types=types)
@@ -223,7 +223,7 @@ def work(folder: Path) -> None:
     import torch
 
     import unfade.estimator
-    import unfade.files  # noqa: F401 (before memory is limited)
+    import unfade.io.tables  # noqa: F401 (before memory is limited)
 
     torch.set_num_threads(1)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unfade.corruption import GaussianNoise, mask_at_random
-from unfade.observations import Observations
-from unfade.randomness import generator_normals
+from unfade.corruption.noise import GaussianNoise, mask_at_random
+from unfade.data.observations import Observations
+from unfade.rng import generator_normals
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from unfade import Recoverer
-from unfade.files import read_table
+from unfade.io.tables import read_table
 from unfade.storage import FORMAT
 
 GOLDEN = Path(__file__).parent / "golden"

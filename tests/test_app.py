@@ -20,7 +20,7 @@ from unfade.app.desks import Desk, Desks
 from unfade.app.timing import Pace, Schedule
 from unfade.app.work import Folder, Job, Settings, load
 from unfade.errors import InvalidData, InvalidFile
-from unfade.files import read_table, write_table
+from unfade.io.tables import read_table, write_table
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 QUICK = Settings(draws=3, seed=1, seconds=1.0)

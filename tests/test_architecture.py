@@ -1,6 +1,7 @@
-"""The tree's own rules: a module imports only from modules above it, and the public names are documented."""
+"""The tree's own rules: a room imports only from rooms above it, docs name every file, public names are documented."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -8,87 +9,59 @@ import pytest
 import unfade
 
 SOURCE = Path(unfade.__file__).parent
-ORDER = [
-    "errors",
-    "randomness",
-    "threads",
-    "observations",
-    "scores",
-    "interpolation",
-    "networks",
-    "conditionals",
-    "spaces",
-    "textformats",
-    "tables",
-    "support",
-    "cells",
-    "corruption",
-    "recording",
-    "door",
-    "models",
-    "linear",
-    "simple",
-    "architectures",
-    "objectives",
-    "storage",
-    "processes",
-    "checkpoints",
-    "stepping",
-    "training",
-    "watching",
-    "recipes",
-    "methods",
-    "drawing",
-    "draws",
-    "files",
-    "csvtext",
-    "pictures",
-    "progress",
-    "metadata",
-    "packing",
-    "estimator",
-    "evaluation",
-    "diagnostics",
-    "verdicts",
-    "downstream",
-    "gallery",
-    "report",
-    "demo",
-    "frames",
-    "__init__",
-    "options",
-    "pipes",
-    "commands",
-    "cli",
-    "__main__",
-]
+DOCS = SOURCE.parents[1] / "docs" / "architecture.md"
+FILES = sorted(path.relative_to(SOURCE).with_suffix("") for path in SOURCE.rglob("*.py"))
 
 
-def imported(module: str) -> set[str]:
-    """Modules of unfade that a module imports when it is loaded."""
-    found = set()
-    for node in ast.parse((SOURCE / f"{module}.py").read_text()).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "unfade":
-            inner = node.module.removeprefix("unfade").lstrip(".")
-            found |= {inner} if inner else {alias.name for alias in node.names if (SOURCE / f"{alias.name}.py").exists()}
+def listed() -> list[tuple[str, str]]:
+    """The files that docs/architecture.md lists, in its order, each with what it says of it."""
+    block = DOCS.read_text().split("```")[1]
+    found, folder = [], ""
+    for line in block.splitlines()[1:]:
+        if match := re.match(r"(  |    )([a-z_]+)(/|\.py)?\s+(\S.*)$", line):
+            indent, name, ending, says = match.groups()
+            folder = folder if indent == "    " else f"{name}/" if ending == "/" else ""
+            found.append((folder if ending == "/" else f"{folder if indent == '    ' else ''}{name}", says))
     return found
 
 
-def test_every_module_has_its_place():
-    assert {path.stem for path in SOURCE.glob("*.py")} == set(ORDER)
+ROOMS = [name.rstrip("/") for name, _ in listed() if "/" not in name.rstrip("/")]
 
 
-def test_only_the_command_line_imports_the_folders():
-    """At any place of a module, not only when it is loaded."""
-    for module in set(ORDER) - {"cli", "commands"}:
-        tree = [n for n in ast.walk(ast.parse((SOURCE / f"{module}.py").read_text())) if isinstance(n, ast.ImportFrom)]
-        for folder in ("unfade.paper", "unfade.app", "unfade.engines", "unfade.streaming"):
-            assert not any((node.module or "").startswith(folder) for node in tree), module
+def room(module: str) -> str:
+    """The first part of a module's name inside unfade; of a public name of the package, the room that has it."""
+    first = module.removeprefix("unfade").lstrip(".").split(".")[0]
+    public = {name: room for room, names in unfade._MODULES.items() for name in names}
+    return public.get(first, first).split(".")[0]
 
 
-@pytest.mark.parametrize("module", ORDER)
-def test_a_module_imports_only_from_above(module):
-    assert imported(module) <= set(ORDER[: ORDER.index(module)])
+def imports(path: Path) -> set[str]:
+    """Rooms that a file imports from, at its head or inside of a function."""
+    found = set()
+    for node in ast.walk(ast.parse((SOURCE / path).with_suffix(".py").read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "unfade":
+            found |= {room(f"{node.module}.{alias.name}") for alias in node.names}
+        if isinstance(node, ast.Import):
+            found |= {room(alias.name) for alias in node.names if alias.name.startswith("unfade.")}
+    return found - {"__version__"}
+
+
+def test_the_documentation_lists_every_file():
+    there = {str(path) for path in FILES if path.name not in ("__init__", "__main__")}
+    assert {name for name, _ in listed() if not name.endswith("/")} == there
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if str(path) != "__init__"], ids=str)
+def test_a_room_imports_only_from_rooms_above_it(path):
+    own = len(ROOMS) if path.name == "__main__" else ROOMS.index(path.parts[0])
+    assert imports(path) <= set(ROOMS[:own]) | {path.parts[0]}
+
+
+def test_no_module_uses_the_private_names_of_another():
+    for path in FILES:
+        for node in ast.walk(ast.parse((SOURCE / path).with_suffix(".py").read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unfade"):
+                assert not [alias.name for alias in node.names if re.match(r"_[a-z]", alias.name)], path
 
 
 def test_public_names_have_doc_strings():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from unfade import Recoverer, TrainingConfig, storage
-from unfade.checkpoints import Checkpoint
 from unfade.errors import DataNotice, InvalidFile
+from unfade.training.checkpoints import Checkpoint
 
 
 class Killed(Exception):

@@ -7,9 +7,9 @@ from conftest import small_table
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from unfade import cli
-from unfade.files import read_table, write_table
-from unfade.streaming.sources import Source
+from unfade.cli import app as cli
+from unfade.io.streams import Source
+from unfade.io.tables import read_table, write_table
 
 FAST = ["--max-steps", "5", "--seed", "1"]
 
@@ -153,7 +153,7 @@ def test_interrupting_leaves_nothing(csv, tmp_path, monkeypatch):
 
 
 def test_interrupting_the_training_keeps_what_was_reached(csv, tmp_path, monkeypatch):
-    from unfade.stepping import Stepper
+    from unfade.training.step import Stepper
 
     calls = []
     step = Stepper.step

@@ -2,19 +2,19 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal
 
-from unfade.corruption import (
+from unfade.corruption.mixed import recording
+from unfade.corruption.noise import (
     GaussianNoise,
     mask_at_random,
     mask_by_own_value,
     mask_given_others,
     mask_window,
 )
+from unfade.data.encoder import ModelSpace
+from unfade.data.observations import Observations, as_observations
 from unfade.errors import InvalidData
-from unfade.observations import Observations, as_observations
-from unfade.randomness import generator_normals
-from unfade.recording import recording
-from unfade.spaces import ModelSpace
-from unfade.training import scoped_seed
+from unfade.rng import generator_normals
+from unfade.training.loop import scoped_seed
 
 
 def generator(seed=0):

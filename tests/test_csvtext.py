@@ -6,10 +6,10 @@ import gzip
 import pyarrow as pa
 import pytest
 
-from unfade.csvtext import CsvText
 from unfade.errors import InvalidFile
-from unfade.files import read_table
-from unfade.streaming.sources import Source
+from unfade.io.csv_text import CsvText
+from unfade.io.streams import Source
+from unfade.io.tables import read_table
 
 PLAIN = (
     b'\xef\xbb\xbfn,whole,on,day,at,word\r\n35.0,+1,TRUE,2024-12-31,2024-01-01T10:30Z,"a, b"\r\n\r\n'

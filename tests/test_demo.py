@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from unfade import demo
-from unfade.observations import as_observations
+from unfade.data.observations import as_observations
 
 
 def test_digits_are_recovered_better_than_by_simple_fills(tmp_path, monkeypatch):

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from unfade import DataNotice, InvalidData, Recoverer
-from unfade.diagnostics import HeldOut, compare, held_out
-from unfade.evaluation import evaluate
+from unfade.diagnostics.evaluation import evaluate
+from unfade.diagnostics.predictions import HeldOut, compare, held_out
 
 
 def quick(**parameters):
@@ -37,7 +37,7 @@ def test_held_out_cells_were_observed_and_are_scored_by_their_definition(line):
 
 
 def test_categories_are_scored_by_agreement():
-    from unfade.tables import Column
+    from unfade.data.containers import Column
 
     cells = HeldOut(np.array([0]), np.array([0]), np.array([1.0]), np.array([[1.0], [1.0], [2.0], [0.0]]),
                     np.array([[1.0], [0.0]]), (Column("c", "category", ("a", "b", "c")),))  # fmt: skip

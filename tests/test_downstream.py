@@ -13,10 +13,10 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClas
 from sklearn.model_selection import ShuffleSplit
 
 from unfade import Recoverer
+from unfade.data.containers import open_container
 from unfade.downstream import Predictions, cross_propagate, pool, propagate, tipping_points
-from unfade.draws import Draws
 from unfade.errors import InvalidData
-from unfade.tables import open_container
+from unfade.inference.draws import Draws
 
 MICE = json.loads((Path(__file__).parent / "golden" / "mice_pool.json").read_text())  # made with mice 3.15.0
 

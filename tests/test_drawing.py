@@ -7,11 +7,12 @@ from conftest import small_table
 from torch.distributions import Independent
 
 from unfade import Recoverer
-from unfade.conditionals import Cells, Conditional
-from unfade.corruption import GaussianNoise
-from unfade.drawing import _block_size, draw_blocks, mean_blocks
-from unfade.models import Ensemble, Pool, PosteriorLVM
-from unfade.observations import Observations
+from unfade.corruption.noise import GaussianNoise
+from unfade.data.observations import Observations
+from unfade.distributions import Cells
+from unfade.inference.sampling import _block_size, draw_blocks, mean_blocks
+from unfade.models.conditionals import Conditional
+from unfade.models.latent_variable import Ensemble, Pool, PosteriorLVM
 
 
 @pytest.mark.parametrize("refine", [0, 20])

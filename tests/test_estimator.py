@@ -9,8 +9,9 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from unfade import Architecture, DataNotice, InvalidData, Recoverer, TrainingConfig, methods
-from unfade.watching import Split
+from unfade import Architecture, DataNotice, InvalidData, Recoverer, TrainingConfig
+from unfade.methods import registry as methods
+from unfade.training.early_stopping import Split
 
 
 def quick(**parameters):
@@ -304,7 +305,7 @@ def test_a_failed_refit_leaves_the_old_fit(table):
 def test_an_error_while_drawing_leaves_no_trace(table, monkeypatch):
     rec = quick().fit(table)
     with monkeypatch.context() as patched:
-        patched.setattr("unfade.spaces.ModelSpace.leave", lambda *_: 1 / 0)
+        patched.setattr("unfade.data.encoder.ModelSpace.leave", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             rec.sample(table, 2)
     assert not torch.is_inference_mode_enabled()
@@ -376,7 +377,7 @@ def test_draws_of_a_frame_in_another_order_go_into_an_array_in_that_order(table)
 
 def test_large_tables_go_in_parts_that_change_nothing(table, monkeypatch):
     whole = quick().fit(table)
-    monkeypatch.setattr("unfade.observations.AT_ONCE", 32)
+    monkeypatch.setattr("unfade.data.observations.AT_ONCE", 32)
     parts = quick().fit(table)
     assert np.allclose(parts.sample(table, 3).values, whole.sample(table, 3).values, rtol=1e-4)
     assert np.allclose(parts.transform(table), whole.transform(table), rtol=1e-4)

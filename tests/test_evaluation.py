@@ -4,13 +4,13 @@ import torch
 from linear_gaussian import make
 
 from unfade import InvalidData
-from unfade.architectures import Architecture
-from unfade.corruption import GaussianNoise
-from unfade.evaluation import evaluate, reconstruction_elbo
-from unfade.methods import fit_method
-from unfade.recipes import Task
-from unfade.scores import coverage_due, crps, energy_distance, energy_score
-from unfade.training import TrainingConfig
+from unfade.corruption.noise import GaussianNoise
+from unfade.diagnostics.evaluation import evaluate, reconstruction_elbo
+from unfade.methods.recipes import Task
+from unfade.methods.registry import fit_method
+from unfade.metrics import coverage_due, crps, energy_distance, energy_score
+from unfade.models.architectures import Architecture
+from unfade.training.loop import TrainingConfig
 
 
 def test_crps_equals_its_definition():

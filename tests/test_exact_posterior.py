@@ -6,15 +6,15 @@ from linear_gaussian import make
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from unfade.architectures import Architecture
-from unfade.corruption import GaussianNoise
-from unfade.drawing import draw_blocks
-from unfade.methods import fit_method
-from unfade.models import PriorLVM
-from unfade.objectives import TAE
-from unfade.recipes import Task
-from unfade.scores import covered, crps
-from unfade.training import TrainingConfig, train
+from unfade.corruption.noise import GaussianNoise
+from unfade.inference.sampling import draw_blocks
+from unfade.methods.recipes import Task
+from unfade.methods.registry import fit_method
+from unfade.metrics import covered, crps
+from unfade.models.architectures import Architecture
+from unfade.models.latent_variable import PriorLVM
+from unfade.training.loop import TrainingConfig, train
+from unfade.training.objectives import TAE
 
 ARCHITECTURE = Architecture(latent=2, hidden=(64, 64), decoder_hidden=(), skip=True, shared_variance=True)
 ROWS = 400

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from unfade import InvalidData, InvalidFile
-from unfade.files import check_output, read_table, write_table
+from unfade.io.tables import check_output, read_table, write_table
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".feather"])

@@ -9,10 +9,11 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from unfade import InvalidData, InvalidFile, Recoverer, cli
+from unfade import InvalidData, InvalidFile, Recoverer
 from unfade.app import work
-from unfade.frames import fit_frames, open_frames, read_data, recover_frames
-from unfade.pictures import Unmeasured, read_frame, write_frame
+from unfade.cli import app as cli
+from unfade.io.image_files import Unmeasured, read_frame, write_frame
+from unfade.io.images import fit_frames, open_frames, read_data, recover_frames
 
 
 def folder_of(path, dtype, ending, channels=()):
@@ -272,7 +273,7 @@ def test_a_frame_with_nothing_measured_is_drawn_from_the_prior(tmp_path):
 
 def test_a_picture_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
     folder = folder_of(tmp_path / "in", "uint16", ".png")
-    monkeypatch.setattr("unfade.pictures.PIXELS", 10)
+    monkeypatch.setattr("unfade.io.image_files.PIXELS", 10)
     with pytest.raises(InvalidFile, match="pixels"):
         open_frames(folder)
 

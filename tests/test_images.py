@@ -8,19 +8,20 @@ import torch
 from scipy.ndimage import distance_transform_edt, label
 from torch.distributions import Independent
 
-from unfade import Architecture, InvalidData, Recoverer, TrainingConfig, networks
-from unfade.architectures import LARGE, ConvArchitecture, conv_architecture, network_for
-from unfade.conditionals import Cells, Conditional, standard_normal
-from unfade.corruption import GaussianNoise, GrowingNoise
+from unfade import Architecture, InvalidData, Recoverer, TrainingConfig
+from unfade.corruption.noise import GaussianNoise, GrowingNoise
+from unfade.data.observations import Observations
+from unfade.diagnostics.images import write_gallery
+from unfade.distributions import Cells
 from unfade.errors import DataNotice
-from unfade.gallery import write_gallery
-from unfade.interpolation import linear_interpolation, nearest_pixel
-from unfade.models import PosteriorLVM
-from unfade.objectives import PredictiveCRPS, hide_boxes, hide_holes
-from unfade.observations import Observations
-from unfade.randomness import generator_normals
-from unfade.recipes import Task, tae
-from unfade.watching import hold_out_as
+from unfade.methods.recipes import Task, tae
+from unfade.models.architectures import LARGE, ConvArchitecture, conv_architecture, network_for
+from unfade.models.conditionals import Conditional, standard_normal
+from unfade.models.interpolation import linear_interpolation, nearest_pixel
+from unfade.models.latent_variable import PosteriorLVM, networks
+from unfade.rng import generator_normals
+from unfade.training.early_stopping import hold_out_as
+from unfade.training.objectives import PredictiveCRPS, hide_boxes, hide_holes
 
 PAPER = ConvArchitecture((48, 64, 1))
 SMALL = ConvArchitecture((24, 40, 1), (16, 24))  # of the kind of conv-large

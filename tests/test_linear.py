@@ -5,11 +5,12 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from unfade import Recoverer, TrainingConfig, drawing
-from unfade.corruption import GaussianNoise
-from unfade.linear import LinearDecoder, factor_analysis, linear_posterior, resampled_factors
-from unfade.observations import Observations, as_observations
-from unfade.randomness import generator_normals
+from unfade import Recoverer, TrainingConfig
+from unfade.corruption.noise import GaussianNoise
+from unfade.data.observations import Observations, as_observations
+from unfade.inference import sampling as drawing
+from unfade.models.linear import LinearDecoder, factor_analysis, linear_posterior, resampled_factors
+from unfade.rng import generator_normals
 
 
 def table(rows, missing=0.3, seed=0):

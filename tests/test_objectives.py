@@ -6,17 +6,18 @@ import torch
 from linear_gaussian import make
 from torch.distributions import Independent
 
-from unfade.architectures import Architecture
-from unfade.conditionals import Cells, Conditional
-from unfade.corruption import GaussianNoise
-from unfade.methods import fit_method
-from unfade.models import PosteriorLVM
-from unfade.objectives import MIWAE, MVAE, PaperTAE, Predictive, hide_share
-from unfade.observations import Observations
-from unfade.randomness import generator_normals
-from unfade.recipes import Task
-from unfade.scores import energy_score
-from unfade.training import TrainingConfig, scoped_seed
+from unfade.corruption.noise import GaussianNoise
+from unfade.data.observations import Observations
+from unfade.distributions import Cells
+from unfade.methods.recipes import Task
+from unfade.methods.registry import fit_method
+from unfade.metrics import energy_score
+from unfade.models.architectures import Architecture
+from unfade.models.conditionals import Conditional
+from unfade.models.latent_variable import PosteriorLVM
+from unfade.rng import generator_normals
+from unfade.training.loop import TrainingConfig, scoped_seed
+from unfade.training.objectives import MIWAE, MVAE, PaperTAE, Predictive, hide_share
 
 SMALL = Architecture(latent=2, hidden=(64, 64), decoder_hidden=(), skip=True, shared_variance=True)
 

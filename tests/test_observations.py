@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from unfade.data.encoder import ModelSpace
+from unfade.data.observations import SCALINGS, Observations, Scaling, as_observations
 from unfade.errors import InvalidData
-from unfade.observations import SCALINGS, Observations, Scaling, as_observations
-from unfade.spaces import ModelSpace
 
 
 def test_nan_becomes_mask():

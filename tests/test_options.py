@@ -8,8 +8,9 @@ import typer
 from conftest import small_table
 from typer.testing import CliRunner
 
-from unfade import InvalidData, cli
-from unfade.options import ALWAYS, RULES, Asked, check, option_name
+from unfade import InvalidData
+from unfade.cli import app as cli
+from unfade.cli.options import ALWAYS, RULES, Asked, check, option_name
 
 OPTIONS = {
     name: {each.name for each in command.params} - {"help"}

@@ -19,17 +19,17 @@ import torch
 from typer.testing import CliRunner
 
 from unfade.cli import app
-from unfade.drawing import draw_blocks
+from unfade.diagnostics.evaluation import evaluate
 from unfade.errors import InvalidData, InvalidFile
-from unfade.evaluation import evaluate
+from unfade.inference.sampling import draw_blocks
+from unfade.metrics import covered, energy_score
 from unfade.paper import datasets, study
 from unfade.paper.classification import _judge
 from unfade.paper.reproduce import EXPERIMENTS, reproduce
 from unfade.paper.settings import SCHEDULES, Schedule
 from unfade.paper.study import Setting, corrupt
 from unfade.paper.tables import beside_the_paper
-from unfade.scores import covered, energy_score
-from unfade.training import TrainingConfig
+from unfade.training.loop import TrainingConfig
 
 
 def idx(array):

@@ -10,7 +10,7 @@ import pytest
 from test_cli import FAST, csv, run
 from typer.testing import CliRunner
 
-from unfade import cli
+from unfade.cli import app as cli
 
 __all__ = ["csv"]  # the fixture
 FAST = [*map(str, FAST), "--members", "1"]
@@ -92,7 +92,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["torch", "sklearn.base", "unfade.frames"])
+@pytest.mark.parametrize("module", ["torch", "sklearn.base", "unfade.io.images"])
 def test_ctrl_c_while_libraries_load_is_one_line(module):
     code = f"MODULE = {module!r}\n{INTERRUPTED}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -10,15 +10,16 @@ import pytest
 import torch
 
 from unfade import Recoverer
-from unfade.scores import crps
+from unfade.metrics import crps
 
 TOGETHER = """
 import sys
 from pathlib import Path
 import numpy as np
 import torch
-from unfade import Recoverer, processes
-from unfade.checkpoints import Checkpoint
+from unfade import Recoverer
+from unfade.training import distributed as processes
+from unfade.training.checkpoints import Checkpoint
 torch.set_num_threads(1)
 table = np.load(sys.argv[1])
 with processes.group():

@@ -8,10 +8,11 @@ import pytest
 from conftest import small_table
 from test_cli import FAST, csv, run
 
-from unfade import InvalidData, Recoverer, commands, progress
-from unfade.files import read_table, write_table
+from unfade import InvalidData, Recoverer
+from unfade.cli import commands
+from unfade.io.tables import read_table, write_table
 from unfade.streaming import recover_stream
-from unfade.training import Progress
+from unfade.training.loop import Progress, progress
 
 __all__ = ["csv"]  # the fixture
 
@@ -93,7 +94,7 @@ def test_the_innermost_work_tells(often, capsys):
 
 
 def test_commands_tell_while_they_read_and_prepare(often, csv, tmp_path, monkeypatch):
-    monkeypatch.setattr("unfade.files.read_table", lambda path: time.sleep(0.1) or read_table(path))
+    monkeypatch.setattr("unfade.io.tables.read_table", lambda path: time.sleep(0.1) or read_table(path))
     for quiet in ([], ["-q"]):
         for command in (["recover", csv, "-o", tmp_path / "o.csv"], ["diagnose", csv]):
             said = run(*command, *FAST, *quiet).stderr

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from unfade.randomness import KeyedNormals, generator_normals
+from unfade.rng import KeyedNormals, generator_normals
 
 
 def test_keyed_normals_are_standard_normal():

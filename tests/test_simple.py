@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from unfade import DataNotice, Recoverer
-from unfade.architectures import architecture_for
-from unfade.corruption import GaussianNoise
-from unfade.observations import as_observations
-from unfade.randomness import generator_normals
-from unfade.simple import NearestPixels, marginals
+from unfade.corruption.noise import GaussianNoise
+from unfade.data.observations import as_observations
+from unfade.models.architectures import architecture_for
+from unfade.models.baselines import NearestPixels, marginals
+from unfade.rng import generator_normals
 
 
 def wide():

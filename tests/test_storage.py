@@ -9,8 +9,8 @@ from conftest import small_table
 from safetensors.torch import save_file
 
 from unfade import InvalidData, InvalidFile, Recoverer, storage
-from unfade.files import read_table
-from unfade.methods import METHODS
+from unfade.io.tables import read_table
+from unfade.methods.registry import METHODS
 
 
 @pytest.mark.parametrize("method", METHODS)

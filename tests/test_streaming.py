@@ -17,9 +17,9 @@ import torch
 from pyarrow import csv, parquet
 
 from unfade import DataNotice, InvalidData, InvalidFile, Recoverer, UnfadeError
-from unfade.files import read_table, write_table
+from unfade.io.tables import read_table, write_table
 from unfade.streaming import fit_stream, parse_memory, parts, recover_stream, sampling, sources
-from unfade.streaming.parts import fingerprint
+from unfade.streaming.recover import fingerprint
 
 ROWS, DRAWS = 700, 3
 

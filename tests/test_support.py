@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from unfade import DataNotice, Recoverer
-from unfade.observations import as_observations
-from unfade.support import find_gaps
+from unfade.data.observations import as_observations
+from unfade.data.support import find_gaps
 
 
 def puberty(rows=400, seed=0):

@@ -15,16 +15,17 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from torch.distributions import Independent
 
-from unfade import DataNotice, InvalidData, Recoverer, tables
-from unfade.architectures import Architecture
-from unfade.conditionals import Cells
-from unfade.corruption import GaussianNoise
-from unfade.diagnostics import held_out
-from unfade.observations import Observations, as_observations
-from unfade.recording import Recording, interval_log_mass
-from unfade.spaces import ModelSpace
-from unfade.tables import open_container
-from unfade.training import TrainingConfig
+from unfade import DataNotice, InvalidData, Recoverer
+from unfade.corruption.mixed import Recording, interval_log_mass
+from unfade.corruption.noise import GaussianNoise
+from unfade.data import containers as tables
+from unfade.data.containers import open_container
+from unfade.data.encoder import ModelSpace
+from unfade.data.observations import Observations, as_observations
+from unfade.diagnostics.predictions import held_out
+from unfade.distributions import Cells
+from unfade.models.architectures import Architecture
+from unfade.training.loop import TrainingConfig
 
 
 def quick(**parameters):

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from unfade import DataNotice, InvalidData, Recoverer
 from unfade.cli import app
-from unfade.tables import open_container
-from unfade.textformats import find_format
+from unfade.data.containers import open_container
+from unfade.data.text_formats import find_format
 
 FORMS = {
     "money": ["$1,250.00", "$80.50", "$12,345,678.90"],

@@ -8,8 +8,9 @@ import pytest
 import torch
 from conftest import small_table
 
-from unfade import Recoverer, threads
-from unfade.threads import SMALL, one_thread
+from unfade import Recoverer
+from unfade.training import threads
+from unfade.training.threads import SMALL, one_thread
 
 
 @pytest.fixture

@@ -4,16 +4,17 @@ import pytest
 import torch
 from linear_gaussian import make
 
-from unfade import training, watching
-from unfade.architectures import Architecture
-from unfade.corruption import GaussianNoise
+from unfade.corruption.noise import GaussianNoise
+from unfade.data.observations import Observations
 from unfade.errors import InvalidData, TrainingFailed
-from unfade.methods import METHODS, fit_many, fit_method
-from unfade.objectives import MIWAE, Bound, Objective, PaperTAE
-from unfade.observations import Observations
-from unfade.recipes import Task
-from unfade.training import Run, TrainingConfig, batches, scoped_seed, train, train_many
-from unfade.watching import train_watched
+from unfade.methods.recipes import Task
+from unfade.methods.registry import METHODS, fit_many, fit_method
+from unfade.models.architectures import Architecture
+from unfade.training import early_stopping as watching
+from unfade.training import loop as training
+from unfade.training.early_stopping import train_watched
+from unfade.training.loop import Run, TrainingConfig, batches, scoped_seed, train, train_many
+from unfade.training.objectives import MIWAE, Bound, Objective, PaperTAE
 
 TINY = Architecture(latent=2, hidden=(16,), prior_hidden=(8,), prior_latent=2)
 
@@ -203,7 +204,7 @@ def test_noise_is_found_where_it_can_be_told(rate):
     factor = torch.randn(2000, 1, generator=generator)
     clean = factor * torch.tensor([1.0, -1.0, 0.7, 0.5, 1.2, 0.9])  # no spread of their own
     observed = torch.rand(clean.shape, generator=generator) > 0.2
-    from unfade.randomness import generator_normals
+    from unfade.rng import generator_normals
 
     obs = GaussianNoise(0.3).corrupt(clean, observed, generator_normals(generator))
     t = Task(

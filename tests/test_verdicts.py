@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from unfade import Recoverer, TrainingConfig
-from unfade.cells import HeldOut
-from unfade.training import History
-from unfade.verdicts import (
+from unfade.diagnostics.checks import (
     _convergence,
     check_columns,
     collapsed,
@@ -18,6 +16,8 @@ from unfade.verdicts import (
     spread,
     spread_beneath_noise,
 )
+from unfade.inference.held_out import HeldOut
+from unfade.training.loop import History
 
 
 def cells(share=1.0, shift=0.0, count=600, columns=3, seed=0, noise=0.0):

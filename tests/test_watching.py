@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from unfade.corruption import GaussianNoise
-from unfade.observations import Observations
-from unfade.scores import covered, stretch
-from unfade.watching import Split, widths
+from unfade.corruption.noise import GaussianNoise
+from unfade.data.observations import Observations
+from unfade.metrics import covered, stretch
+from unfade.training.early_stopping import Split, widths
 
 
 def split(values):

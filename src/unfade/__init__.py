@@ -5,13 +5,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unfade.architectures import Architecture, ConvArchitecture
-    from unfade.corruption import GaussianNoise
-    from unfade.draws import Draws
+    from unfade.corruption.noise import GaussianNoise
+    from unfade.data.observations import Observations, as_observations
     from unfade.errors import DataNotice, InvalidData, InvalidFile, TrainingFailed, UnfadeError
     from unfade.estimator import Recoverer
-    from unfade.observations import Observations, as_observations
-    from unfade.training import TrainingConfig
+    from unfade.inference.draws import Draws
+    from unfade.models.architectures import Architecture, ConvArchitecture
+    from unfade.training.loop import TrainingConfig
 
 try:
     __version__ = version("unfade")
@@ -34,13 +34,13 @@ __all__ = [
     "as_observations",
 ]
 _MODULES = {  # loaded when one of their names is asked for: torch takes seconds
-    "architectures": ("Architecture", "ConvArchitecture"),
-    "corruption": ("GaussianNoise",),
-    "draws": ("Draws",),
+    "models.architectures": ("Architecture", "ConvArchitecture"),
+    "corruption.noise": ("GaussianNoise",),
+    "inference.draws": ("Draws",),
     "errors": ("DataNotice", "InvalidData", "InvalidFile", "TrainingFailed", "UnfadeError"),
     "estimator": ("Recoverer",),
-    "observations": ("Observations", "as_observations"),
-    "training": ("TrainingConfig",),
+    "data.observations": ("Observations", "as_observations"),
+    "training.loop": ("TrainingConfig",),
 }
 
 

@@ -14,10 +14,11 @@ def main() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # not where whoever started us has it ignored
         signal.signal(signal.SIGINT, _leave)
-    from unfade import cli, estimator  # noqa: F401 (the libraries)
+    from unfade import estimator  # noqa: F401 (the libraries)
+    from unfade.cli import app
 
     signal.signal(signal.SIGINT, before)
-    cli.main()
+    app.main()
 
 
 def _leave(*_: Any) -> None:

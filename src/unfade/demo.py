@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unfade.architectures import Architecture
-from unfade.corruption import GaussianNoise, mask_at_random
-from unfade.draws import Draws
+from unfade.corruption.noise import GaussianNoise, mask_at_random
+from unfade.data.observations import Observations, as_observations
+from unfade.diagnostics.evaluation import Scores, evaluate
 from unfade.estimator import Recoverer
-from unfade.evaluation import Scores, evaluate
-from unfade.observations import Observations, as_observations
-from unfade.randomness import generator_normals
-from unfade.scores import energy_distance
-from unfade.training import TrainingConfig
+from unfade.inference.draws import Draws
+from unfade.metrics import energy_distance
+from unfade.models.architectures import Architecture
+from unfade.rng import generator_normals
+from unfade.training.loop import TrainingConfig
 
 
 @dataclass(frozen=True)

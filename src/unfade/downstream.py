@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from unfade.draws import Draws
 from unfade.errors import InvalidData
+from unfade.inference.draws import Draws
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,34 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from unfade import observations, storage
-from unfade.architectures import (
+from unfade import storage
+from unfade.corruption.mixed import recording
+from unfade.corruption.noise import Corruption, GrowingNoise
+from unfade.data import observations
+from unfade.data.containers import TEMPORAL, Column, Container, Missing, open_container
+from unfade.data.encoder import ModelSpace
+from unfade.data.observations import Observations, as_observations
+from unfade.data.options import (
+    Bounds,
+    matched,
+    model_space,
+    named_noise,
+    say_how_few,
+    say_what_is_left,
+    say_what_is_odd,
+    with_limits,
+    without_extremes,
+)
+from unfade.data.support import SupportGap, describe_gaps, fill_gaps, fill_gaps_with_means, find_gaps
+from unfade.errors import DataNotice, InvalidData, InvalidFile
+from unfade.inference.draws import Draws, middle
+from unfade.inference.held_out import HeldOut
+from unfade.inference.model_file import packed, unpacked
+from unfade.inference.model_schema import MOST_CANDIDATES
+from unfade.inference.sampling import draw_blocks, mean_blocks
+from unfade.methods.recipes import Task, predicts
+from unfade.methods.registry import DEFAULT_TRAINING, METHODS, fit_ensembles, members_for, refine_for, training_for
+from unfade.models.architectures import (
     PAPER,
     AnyArchitecture,
     Architecture,
@@ -30,36 +56,12 @@ from unfade.architectures import (
     is_image,
     network_for,
 )
-from unfade.cells import HeldOut
-from unfade.checkpoints import Checkpoint
-from unfade.corruption import Corruption, GrowingNoise
-from unfade.door import (
-    Bounds,
-    matched,
-    model_space,
-    say_how_few,
-    say_what_is_left,
-    say_what_is_odd,
-    with_limits,
-    without_extremes,
-)
-from unfade.drawing import draw_blocks, mean_blocks
-from unfade.draws import Draws, middle
-from unfade.errors import DataNotice, InvalidData, InvalidFile
-from unfade.metadata import MOST_CANDIDATES
-from unfade.methods import DEFAULT_TRAINING, METHODS, fit_ensembles, members_for, refine_for, training_for
-from unfade.models import Ensemble
-from unfade.observations import Observations, as_observations
-from unfade.packing import packed, unpacked
-from unfade.progress import counting, progress_bar
-from unfade.recipes import Task, predicts
-from unfade.recording import named_noise, recording
-from unfade.spaces import ModelSpace
-from unfade.support import SupportGap, describe_gaps, fill_gaps, fill_gaps_with_means, find_gaps
-from unfade.tables import TEMPORAL, Column, Container, Missing, open_container
-from unfade.threads import one_thread
-from unfade.training import FEW_STEPS, OnStep, TrainingConfig
-from unfade.watching import Split, widths
+from unfade.models.latent_variable import Ensemble
+from unfade.training.checkpoints import Checkpoint
+from unfade.training.early_stopping import Split, widths
+from unfade.training.loop import FEW_STEPS, OnStep, TrainingConfig
+from unfade.training.progress import counting, progress_bar
+from unfade.training.threads import one_thread
 
 FILLS = ("mean", "median", "draw")
 
@@ -347,7 +349,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def diagnose(self, X: Any) -> Any:
         """How far to trust what comes back, without the truth: verdicts in words. X: the data of the fit. Print it."""
-        from unfade.verdicts import diagnose
+        from unfade.diagnostics.checks import diagnose
 
         obs, _ = self._door(X, reset=False)
         few = max(1, min(1000, observations.AT_ONCE // obs.event_shape.numel()))
@@ -355,27 +357,27 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def report(self, path: str | os.PathLike[str], X: Any, draws: Draws | None = None) -> None:
         """Write a page that says how far to trust what comes back: one HTML file that needs no network."""
-        from unfade.report import write_report
+        from unfade.diagnostics.report import write_report
 
         check_is_fitted(self)
         write_report(self, X, path, draws)
 
     def compare(self, X: Any, n_draws: int = 50) -> Any:
         """The same settings beside simple methods, on observed cells that none has seen; fits once more. Print it."""
-        from unfade.diagnostics import compare
+        from unfade.diagnostics.predictions import compare
 
         return compare(self, X, n_draws=n_draws, seed=getattr(self, "seed_", 0))
 
     def surprises(self, X: Any, most: int = 20) -> Any:
         """Observed cells that are hard to believe given the rest of their rows, most surprising first."""
-        from unfade.diagnostics import surprises
+        from unfade.diagnostics.predictions import surprises
 
         check_is_fitted(self)
         return surprises(self, X, most, seed=self.seed_)
 
     def noise_report(self, X: Any) -> Any:
         """For each column of numbers: noise level, an interval, and whether the data can tell it. Print each."""
-        from unfade.diagnostics import noise_report
+        from unfade.diagnostics.predictions import noise_report
 
         check_is_fitted(self)
         return noise_report(self, X, seed=self.seed_)

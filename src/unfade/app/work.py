@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from unfade.app.timing import LEARNING, Pace, Schedule
-from unfade.draws import Draws
+from unfade.data.containers import open_container
 from unfade.errors import DataNotice, InvalidData, InvalidFile, UnfadeError
 from unfade.estimator import Recoverer
-from unfade.files import column_names, count_missing, long_table, write_table
-from unfade.frames import read_data
-from unfade.pictures import Unmeasured
-from unfade.tables import open_container
-from unfade.training import Progress
+from unfade.inference.draws import Draws
+from unfade.io.image_files import Unmeasured
+from unfade.io.images import read_data
+from unfade.io.tables import column_names, count_missing, long_table, write_table
+from unfade.training.loop import Progress
 
 ENDINGS = (".csv", ".csv.gz", ".parquet", ".feather", ".npy", ".npz")
 IMAGES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".zip")

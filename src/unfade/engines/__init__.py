@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
-from unfade.streaming.parts import recovered, with_refine
+from unfade.streaming.recover import recovered, with_refine
 
 
 class BatchRecoverer:

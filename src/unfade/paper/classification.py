@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unfade.drawing import draw_blocks
-from unfade.models import PosteriorLVM
-from unfade.observations import Observations
+from unfade.data.observations import Observations
+from unfade.inference.sampling import draw_blocks
+from unfade.models.latent_variable import PosteriorLVM
 from unfade.paper.study import WAYS, Results, Say, Setting, Study, corrupt, over_repeats
 
 Classifier = tuple[Tensor, Tensor]  # weights (entries, classes) and bias (1, classes)

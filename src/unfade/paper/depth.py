@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from unfade.checkpoints import Checkpoint
+from unfade.diagnostics.images import write_gallery
 from unfade.errors import InvalidFile
 from unfade.estimator import Recoverer
-from unfade.frames import open_frames
-from unfade.gallery import write_gallery
+from unfade.io.images import open_frames
 from unfade.paper.settings import SCHEDULES
 from unfade.paper.study import Results, Say, Study
-from unfade.training import TrainingConfig
+from unfade.training.checkpoints import Checkpoint
+from unfade.training.loop import TrainingConfig
 
 # Supplement C: batches of 2, 500,000 steps, gamma from 0.01 to 1 between 50,000 and 200,000; or as many frames seen.
 TRAINING = {

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unfade.data.observations import Observations
 from unfade.demo import as_colours, toy
-from unfade.drawing import draw_blocks
-from unfade.models import PosteriorLVM
-from unfade.observations import Observations
+from unfade.inference.sampling import draw_blocks
+from unfade.models.latent_variable import PosteriorLVM
 from unfade.paper.study import WAYS, Results, Say, Setting, Study, fill, key, over_repeats
 
 SHOWN = ("MVAE", "TAE as printed", "unfade")

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from unfade.methods import PAPER_TRAINING
-from unfade.training import TrainingConfig
+from unfade.methods.registry import PAPER_TRAINING
+from unfade.training.loop import TrainingConfig
 
 NOISE = 0.1  # sd of the noise on data in [0, 1]
 

@@ -11,19 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unfade.architectures import PAPER, Architecture
-from unfade.corruption import GaussianNoise, mask_at_random, mask_window
-from unfade.drawing import draw_blocks
+from unfade.corruption.noise import GaussianNoise, mask_at_random, mask_window
+from unfade.data.observations import Observations
+from unfade.diagnostics.evaluation import reconstruction_elbos
 from unfade.errors import InvalidFile
-from unfade.evaluation import reconstruction_elbos
-from unfade.methods import fit_many
-from unfade.models import PosteriorLVM
-from unfade.observations import Observations
+from unfade.inference.sampling import draw_blocks
+from unfade.methods.recipes import Task
+from unfade.methods.registry import fit_many
+from unfade.metrics import coverage_due, covered, crps, energy_score
+from unfade.models.architectures import PAPER, Architecture
+from unfade.models.latent_variable import PosteriorLVM
 from unfade.paper.datasets import LOADERS, Dataset, load
 from unfade.paper.settings import NOISE, TABLE_1, Schedule
-from unfade.randomness import generator_normals
-from unfade.recipes import Task
-from unfade.scores import coverage_due, covered, crps, energy_score
+from unfade.rng import generator_normals
 from unfade.storage import whole_or_nothing
 
 Say = Callable[[str], None]  # told what is being done

@@ -1,0 +1,362 @@
+"""What `unfade recover` does with a table, a table larger than memory, or images: from file to file."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from unfade.errors import InvalidData
+from unfade.training.checkpoints import Checkpoint
+
+LARGE_ROWS, LARGE_CELLS = 200_000, 20_000_000  # from which a folder is the better output
+
+
+class Output:
+    """What a command tells the user: text, one JSON object, or nothing."""
+
+    def __init__(self, quiet: bool, as_json: bool):
+        self.quiet = quiet
+        self.as_json = as_json
+        self.result_piped = False  # whether the recovered data go to standard output
+        self.named: dict[str, str] = {}  # files by their path, as the user calls them
+
+    def shown(self, text: str) -> str:
+        """The text with files called as the user calls them: standard input is a temporary file."""
+        for path, name in self.named.items():
+            text = text.replace(path, name)
+        return text
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        if not (self.quiet or self.as_json):
+            typer.echo(self.shown(text), err=self.result_piped)
+
+    def note(self, text: str) -> None:
+        """A line worth knowing that is not the result: to standard error."""
+        if not self.quiet:
+            typer.echo(f"note: {self.shown(text)}", err=True)
+
+    def result(self, **facts: Any) -> None:
+        """The same facts for machines."""
+        if self.as_json:
+            typer.echo(json.dumps(facts))
+
+
+@dataclass
+class Recovery:
+    """A recovery as the command line asks for it; how: what `Recoverer` takes, the rest as the options are called."""
+
+    out: Output
+    data: Path
+    output: Path
+    how: dict[str, Any]
+    seed: int
+    draws: int | None
+    draws_to: Path | None
+    std_to: Path | None
+    missing_value: str | None
+    gallery: Path | None
+    report: Path | None
+    model: Path | None
+    save: Path | None
+    memory: str
+    checkpoint: Checkpoint | None
+    resume: bool
+    refine: int | None
+    fill: str | None
+
+    def run(self) -> bool:
+        """Do it; whether training was interrupted, and what it had reached was written."""
+        from unfade.io.images import are_frames
+
+        started = time.monotonic()
+        self._check_names()
+        if are_frames(self.data):
+            interrupted = self._images(started)
+        elif not self.output.suffix:
+            interrupted = self._parts(started)
+        else:
+            interrupted = self._table(started)
+        if self.checkpoint is not None and not interrupted:
+            self.checkpoint.clear()
+        return interrupted
+
+    def _table(self, started: float) -> bool:
+        from unfade.io.csv_text import CsvText, is_csv
+        from unfade.io.tables import column_names, read_table
+
+        self._check_paths()
+        table = read_table(self.data)
+        self._check_fits(table)
+        text = CsvText(self.data, table) if is_csv(self.data) else None
+        self._say_if_large(table)
+        if self.model is None and not (self.draws_to or self.save or self.report) and self._as_it_should_be(table):
+            _write(table, self.output, text)
+            self.out.note("nothing is missing and --noise is none: the data come back as they are. --noise learn cleans.")
+            self.out.result(rows=len(table), missing=0, left_missing=0, output=str(self.output))
+            return False
+        rec = self._fitted(lambda rec: rec.fit(table, checkpoint=self.checkpoint))
+        clean, draws, decimals = rec.transform(table), self.draws or 20, rec.noise is None
+        completed = rec.sample(table, draws, seed=self.seed) if self.draws_to else None
+        _write(clean, self.output, text, decimals)
+        if completed is not None and self.draws_to is not None:
+            _write_draws(completed, self.draws_to, text, column_names(table), decimals)
+        if self.save is not None:
+            rec.save(self.save)
+        if self.report is not None:
+            rec.report(self.report, table, completed)
+        missing, left = (_count_missing(each, rec.columns_) for each in (table, clean))
+        names = list(getattr(rec, "feature_names_in_", column_names(table)))
+        seconds, level = time.monotonic() - started, _readable(rec.noise_, names)
+        self.out.say(f"{self.data}: {missing} missing cells, {missing - left} filled; noise sd {level}; {seconds:.0f} s")
+        written = {
+            "recovered data": self.output,
+            f"{draws} draws": self.draws_to,
+            "model": self.save,
+            "report": self.report,
+        }
+        self._say_where(written)
+        self.out.result(
+            rows=len(table), missing=missing, left_missing=left, noise=_listed(rec.noise_), seconds=round(seconds, 3),
+            output=str(self.output), draws_to=_name(self.draws_to), model=_name(self.save), report=_name(self.report),
+            steps=[history.steps[-1] for history in rec.histories_ if history.steps],
+        )  # fmt: skip
+        return self.model is None and bool(rec.interrupted_)
+
+    def _parts(self, started: float) -> bool:
+        """A table that need not fit into memory: fitted on a sample, written part by part."""
+        from unfade import storage
+        from unfade.io.streams import Source
+        from unfade.streaming import fit_stream, recover_stream
+        from unfade.streaming.recover import is_finished
+
+        stamp = Source.open(self.data).stamp()
+        if self.resume and is_finished(self.output, source=stamp, draws=self.draws or 0, seed=self.seed):
+            self.out.note(f"{self.output} is complete, of this file, draws and seed: there is nothing to resume.")
+            return False
+        storage.check_free(self.output)  # what a stopped run has left has another name
+        mark = storage.digest(stamp, self.how)[:12]
+        kept = self.output.with_name(f".{self.output.name}-{mark}.fitted")  # of this file, fitted in this way
+        for path in (self.save, kept):
+            if path is not None:
+                storage.check_writable(path)
+        own = self.model is None
+        if self.resume and own and kept.exists():
+            self.model, self.how = kept, {"random_state": self.seed}  # what a run that was stopped had fitted
+        rec = self._fitted(lambda rec: fit_stream(rec, self.data, self.memory, self.seed, self.checkpoint))
+        for path in (self.save, kept if own else None):
+            if path is not None:
+                rec.save(path)
+        recover_stream(
+            rec, self.data, self.output, self.draws or 0, self.refine, self.seed, self.memory, resume=self.resume
+        )
+        for left in self.output.parent.glob(f".{escape(self.output.name)}-*.fitted"):  # also of runs begun otherwise
+            left.unlink()
+        seconds = time.monotonic() - started
+        self.out.say(f"{self.data}: recovered in {seconds:.0f} s")
+        draws_at = self.output / "draws.parquet" if self.draws else None
+        self._say_where({"recovered data": self.output / "clean.parquet", f"{self.draws} draws": draws_at})
+        self.out.result(output=str(self.output), draws=self.draws, seconds=round(seconds, 3), model=_name(self.save))
+        return self.model is None and bool(rec.interrupted_)
+
+    def _images(self, started: float) -> bool:
+        """A folder or a stack of images."""
+        from unfade.diagnostics.images import write_gallery
+        from unfade.io.images import evenly, fit_frames, open_frames, recover_frames
+        from unfade.io.streams import parse_memory
+        from unfade.storage import check_writable
+
+        frames, draws, memory = open_frames(self.data, self.missing_value), self.draws or 8, parse_memory(self.memory)
+        places = {"recovered images": self.output, "standard deviations": self.std_to, "draws": self.draws_to}
+        for place in places.values():
+            if place is not None:
+                frames.check_output(place)
+        if self.gallery is not None and self.gallery.suffix.lower() not in (".png", ".pdf", ".svg"):
+            raise InvalidData(f"--gallery writes a picture: give a name that ends in .png, got {self.gallery.name!r}.")
+        for path in (self.gallery, self.save):
+            if path is not None:
+                check_writable(path)
+        if self.report is not None:
+            check_report(self.report)
+        size = 4 * max(1, int(np.prod(frames.event)))
+        most = max(1, memory // (4 * size))
+        rec = self._fitted(lambda rec: fit_frames(rec, frames, most, self.checkpoint))
+        if self.save is not None:
+            rec.save(self.save)
+        at_once = min(64, max(1, memory // (8 * size * (draws + 4))))
+        show = not self.out.quiet
+        missing = recover_frames(rec, frames, self.output, self.std_to, self.draws_to, draws, self.seed, at_once, show)
+        if self.gallery is not None:
+            some = evenly(len(frames), 6)
+            write_gallery(rec, frames.read(some), self.gallery, seed=self.seed, row_ids=some)
+        if self.report is not None:
+            rec.report(self.report, frames.read(evenly(len(frames), min(most, max(6, 2**24 // size)))))
+        seconds = time.monotonic() - started
+        said = f"{missing:,} of {frames.pixels:,} pixels missing ({missing / frames.pixels:.1%}): {frames.rule}"
+        self.out.say(f"{self.data}: {len(frames)} images, {said}; recovered in {seconds:.0f} s")
+        self._say_where({**places, "gallery": self.gallery, "report": self.report, "model": self.save})
+        self.out.result(
+            images=len(frames), missing=missing, missing_are=str(frames.rule), seconds=round(seconds, 3),
+            output=str(self.output), std_to=_name(self.std_to), draws_to=_name(self.draws_to),
+            gallery=_name(self.gallery), report=_name(self.report), model=_name(self.save),
+        )  # fmt: skip
+        return self.model is None and bool(rec.interrupted_)
+
+    def _fitted(self, fit: Callable[[Any], Any]) -> Any:
+        said = {"fill": self.fill, "refine": self.refine}  # of what is done with a model, fitted here or before
+        chosen = {name: value for name, value in said.items() if value is not None}
+        if self.model is None:  # told before the fit, which refuses what it cannot do
+            return fitted(self.out, fit, None, {**self.how, **chosen})
+        rec = fitted(self.out, fit, self.model, self.how).set_params(**chosen)
+        rec._check_parameters()
+        return rec
+
+    def _as_it_should_be(self, table: Any) -> bool:
+        """Whether there is nothing to recover: no hole, no noise, no cell known to an interval only."""
+        from unfade import Recoverer
+        from unfade.data.options import say_what_is_left, without_extremes
+        from unfade.io.tables import count_missing
+
+        if self.how["noise"] is not None or count_missing(table):
+            return False
+        rec = Recoverer(**self.how)
+        rec._check_parameters()
+        obs, container = rec._door(table, reset=True)
+        without_extremes(obs, container.columns or ())
+        say_what_is_left(container, rec.kinds)
+        return bool(obs.observed.all()) and not bool(obs.within().any())
+
+    def _say_if_large(self, table: Any) -> None:
+        """Point to the folder, which takes little memory, before work begins that takes long or much memory here."""
+        draws = (self.draws or 20) if self.draws_to else 0
+        cells = int(np.prod(table.shape))
+        if len(table) >= LARGE_ROWS or cells * (1 + draws) >= LARGE_CELLS:
+            self.out.note(
+                f"{self.data} has {len(table):,} rows and {cells:,} cells, which are all in memory at a time, with about "
+                f"{24 * cells * (1 + draws) / 1e9:.1f} GB of results. With a folder (-o FOLDER, and --draws in place of "
+                "--draws-to) the fit takes a sample of the rows, and results are written part by part within --memory."
+            )
+
+    def _check_paths(self) -> None:
+        """Refuse what could not be written, before any work is done."""
+        from unfade.io.tables import check_output
+        from unfade.storage import check_writable
+
+        for path in (self.output, self.draws_to):
+            if path is not None:
+                check_output(path)
+        if self.save is not None:
+            check_writable(self.save)
+        if self.report is not None:
+            check_report(self.report)
+
+    def _check_names(self) -> None:
+        """Refuse to write to one place twice, or over what is read."""
+        folder = None if self.checkpoint is None else self.checkpoint.folder
+        asked = (self.output, self.draws_to, self.std_to, self.save, self.report, self.gallery, folder)
+        given = [path.resolve() for path in asked if path is not None]
+        if len(set(given)) < len(given):
+            raise InvalidData(
+                "-o, --draws-to, --std-to, --save, --report, --gallery, --checkpoint must be different files."
+            )
+        for read in (self.data, self.model):
+            if read is not None and read.resolve() in given:
+                raise InvalidData(f"{read} is the input: write to another file, so that the raw data stay.")
+
+    def _check_fits(self, table: Any) -> None:
+        """Refuse outputs that cannot hold what the table is."""
+        from unfade.io.tables import ARRAYS, column_names, holds_numbers
+
+        for path in (self.output, self.draws_to):
+            if path is not None and path.suffix.lower() in ARRAYS and not holds_numbers(table):
+                raise InvalidData(
+                    f"{path.name} holds numbers alone, but {self.data} has other columns. Use .csv or .parquet."
+                )
+        if self.draws_to is not None and (taken := {"draw", "row"} & set(column_names(table))):
+            raise InvalidData(
+                f"--draws-to needs the names draw and row for itself, but {self.data} has {sorted(taken)}. Rename them."
+            )
+
+    def _say_where(self, written: dict[str, Path | None]) -> None:
+        for what, path in written.items():
+            if path is not None:
+                self.out.say(f"  {what}: {path}")
+
+
+def fitted(out: Output, fit: Callable[[Any], Any], model: Path | None, how: dict[str, Any]) -> Any:
+    """A recoverer, fitted by `fit` or from a file; of processes that train together the first goes on with it."""
+    from unfade import Recoverer
+    from unfade.training import distributed as processes
+
+    if model is None:
+        with processes.group():
+            others = processes.rank() > 0
+            rec = fit(Recoverer(**how, verbose=0 if out.quiet or others else 1))
+        if others:
+            raise typer.Exit
+        return rec
+    return Recoverer.load(model).set_params(verbose=0 if out.quiet else 1)
+
+
+def _write(table: Any, path: Path, text: Any = None, decimals: bool = True) -> None:
+    """Write a table; where it came from a CSV file and goes to one, cells that did not change in their own text."""
+    from unfade.io.csv_text import is_csv
+    from unfade.io.tables import write_table
+
+    if text is not None and is_csv(path):
+        text.write(table, path, decimals)
+    else:
+        write_table(table, path)
+
+
+def _write_draws(draws: Any, path: Path, text: Any, names: list[str], decimals: bool) -> None:
+    """Write draws as a long table."""
+    from unfade.io.csv_text import is_csv
+    from unfade.io.tables import long_table, write_table
+
+    if text is not None and is_csv(path):
+        text.write_draws(draws, path, decimals)
+    else:
+        write_table(long_table(draws, names), path)
+
+
+def _count_missing(table: Any, columns: Any) -> int:
+    """How many cells are missing: marks of missing values count too."""
+    from unfade.data.containers import open_container
+    from unfade.io.tables import count_missing
+
+    there = None if columns is None else open_container(table, columns)[1].present()
+    return count_missing(table) if there is None else int((~there).sum())
+
+
+def check_report(report: Path) -> None:
+    """Refuse a name that is not a page's, or that could not be written."""
+    from unfade.storage import check_writable
+
+    if report.suffix not in (".html", ".htm"):
+        raise InvalidData(f"--report writes a page: give a name that ends in .html, got {report.name!r}.")
+    check_writable(report)
+
+
+def _name(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _listed(noise: Any) -> Any:
+    return noise.tolist() if isinstance(noise, np.ndarray) else noise
+
+
+def _readable(noise: Any, names: list[str]) -> str:
+    """The noise level in words: one number, or the first columns' by name."""
+    if noise is None:
+        return "inferred for each row"
+    if not isinstance(noise, np.ndarray):
+        return f"{noise:.4g}"
+    shown = [f"{name} {level:.4g}" for name, level in zip(names, noise.flat, strict=True)]
+    return ", ".join(shown[:8] + ["..."] * (len(shown) > 8))

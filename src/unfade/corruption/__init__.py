@@ -1,0 +1,1 @@
+"""How clean data became observations: simulate, log-density, condition."""

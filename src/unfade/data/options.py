@@ -1,0 +1,299 @@
+"""What a user says about columns, checked against the data: limits, bounds, names, and the model space that follows."""
+
+import shlex
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unfade.data.containers import DAY, TEMPORAL, Column, Container, detection_limits
+from unfade.data.encoder import ModelSpace, skewed
+from unfade.data.observations import Observations, by_columns, variance
+from unfade.errors import DataNotice, InvalidData
+
+FEW_IMAGES = 5  # of fewer, a fifth to judge by is none
+
+LEARNED = ("learn", "learn-by-column", "learn-shared", "learn-by-value")
+LEARN = -np.inf  # stands for a level that is to be learned
+TOLD = 0.5  # share of a column's variance that others must explain for its noise to be told from its own spread
+
+
+def named_noise(noise: Any, names: Sequence[Any], joint: bool) -> Any:
+    """A user's `noise` without names and with one meaning a word.
+
+    Levels by column name become one level per column: 0 if none is given, -inf if it is to be learned. "learn" is one
+    level where all entries share a unit (joint scaling), else one per column.
+    """
+    if isinstance(noise, str) and noise == "learn":
+        return "learn-shared" if joint else "learn-by-column"
+    if not isinstance(noise, dict):
+        return noise
+    levels = np.zeros(len(names))
+    for name, level in noise.items():
+        if name not in names:
+            raise InvalidData(f"noise names {name!r}, which is no column. Columns are {list(names)[:10]}.")
+        if level != "learn" and not isinstance(level, Real):
+            raise InvalidData(f"noise of {name!r} must be a number or 'learn', got {level!r}.")
+        levels[list(names).index(name)] = LEARN if isinstance(level, str) else float(level)
+    return levels
+
+
+def noise_levels(noise: Any, entries: int) -> Tensor | None:
+    """A user's `noise` as one standard deviation an entry, -inf where it is to be learned; None: in all."""
+    if isinstance(noise, str):
+        if noise not in LEARNED:
+            raise InvalidData(f"noise must be None, a number, one a column, or one of {LEARNED}, got {noise!r}.")
+        return None
+    try:
+        std = torch.as_tensor(np.asarray(0.0 if noise is None else noise, dtype=np.float64)).flatten()
+    except (ValueError, TypeError):
+        raise InvalidData(f"noise must be a number, or one a column, got {noise!r}.") from None
+    if len(std) not in (1, entries):
+        raise InvalidData(f"noise must be one number, or one a column ({entries}), got {len(std)} numbers.")
+    if not bool(((std >= 0) & torch.isfinite(std) | (std == LEARN)).all()):
+        raise InvalidData(f"noise is a standard deviation, so finite and at least 0, got {noise!r}.")
+    return std.expand(entries)
+
+
+Limits = dict[Any, tuple[str, float]]
+Pair = tuple[float | None, float | None]
+Bounds = dict[Any, Pair] | Pair  # of columns by name, or of all
+
+
+def with_limits(X: Any, obs: Observations, container: Container, limits: Limits | None) -> Observations:
+    """Observations with what detection limits say: the user's, and those in cells such as <0.5 of the data X."""
+    found = detection_limits(X, container.columns or ())
+    if found is None and not limits:
+        return obs
+    if found is None:
+        found = np.full(obs.values.shape, -np.inf), np.full(obs.values.shape, np.inf)
+    low, high = map(torch.from_numpy, found)
+    names: list[Any] = list(container.names or range(obs.event_shape[0]))
+    for name, pair in (limits or {}).items():
+        if name not in names:
+            raise InvalidData(f"limits names {name!r}, which is no column. Columns are {names[:10]}.")
+        right = isinstance(pair, (tuple, list)) and len(pair) == 2 and pair[0] in ("<", ">")
+        if not right or not isinstance(pair[1], Real):
+            raise InvalidData(f"Expected limits such as {{{names[0]!r}: ('<', 0.5)}}, got {{{name!r}: {pair!r}}}.")
+        i, sign, limit = names.index(name), pair[0], float(pair[1])
+        beyond = obs.values[:, i] <= limit if sign == "<" else obs.values[:, i] >= limit
+        (high if sign == "<" else low)[beyond & obs.observed[:, i], i] = limit
+    free = low.isinf() & high.isinf()
+    return Observations(obs.values, obs.observed, *(torch.where(free, obs.values.double(), end) for end in (low, high)))
+
+
+def matched(obs: Observations, container: Container, columns: Sequence[Column]) -> tuple[Observations, Container]:
+    """Columns matched by name: results go back in the caller's order; columns not known before pass through."""
+    names, given = [column.name for column in columns], list(container.names or ())
+    if absent := [name for name in names if name not in given]:
+        raise InvalidData(f"Columns that the model was fitted on are not there: {absent[:10]}. Add them, empty if need be.")
+    if extra := [name for name in given if name not in names]:
+        warnings.warn(
+            f"Columns that were not there at fit pass through as they are: {extra[:10]}.", DataNotice, stacklevel=4
+        )
+    back = np.array([names.index(name) if name in names else -1 for name in given])
+    return obs[:, [given.index(name) for name in names]], replace(container, back=back)
+
+
+def model_space(
+    obs: Observations,
+    columns: Sequence[Column],
+    scaling: str | None,
+    noise: Any,
+    bounds: Bounds | None,
+    mixed: bool,
+    images: bool = False,
+) -> ModelSpace:
+    """How columns become features. mixed: whether the method takes steps and categories; images: all pixels count."""
+    entries = obs.event_shape.numel()
+    counts = {i: len(c.categories) for i, c in enumerate(columns) if c.kind == "category" and len(c.categories) > 2}
+    if not mixed and counts:
+        names = [columns[i].name for i in counts]
+        raise InvalidData(f"This method takes numbers only, got the categories {names[:5]}. Use method 'tae' or 'miwae'.")
+    exact = None
+    if mixed and len(obs.event_shape) == 1:
+        levels = None if isinstance(noise, str) and noise == "infer" else noise_levels(noise, entries)
+        exact = torch.zeros(entries, dtype=torch.bool) if levels is None else levels == 0
+        for i, column in enumerate(columns):
+            exact[i] |= column.discrete or (np.size(noise) == 1 and column.kind in TEMPORAL)
+    unit = torch.zeros(entries, dtype=torch.float64)
+    unit[: len(columns)] = torch.tensor([column.unit for column in columns], dtype=torch.float64)
+    ends = _ends(bounds, entries, columns)
+    if exact is not None:
+        ends[0, exact & ends[0].isinf() & _from_zero(obs, columns)] = 0.0
+    space = ModelSpace.fit(obs, scaling, exact, counts, unit, ends, images)
+    if lost := [i for i in obs.within().flatten(1).any(0).nonzero().flatten().tolist() if i not in space.steps]:
+        name = columns[lost[0]].name if columns else lost[0]
+        raise InvalidData(
+            f"Column {name!r} has detection limits: expected at least two values beyond them, no noise on that column, "
+            "and method 'tae', 'miwae' or 'mvae'. Leave the limits out otherwise."
+        )
+    return space
+
+
+def _from_zero(obs: Observations, columns: Sequence[Column]) -> Tensor:
+    """Numbers whose least observed value is 0, or that are positive and skewed: counts, amounts; nothing lies below 0."""
+    numbers = torch.tensor([column.kind in ("number", "whole") for column in columns] or [True] * obs.event_shape[0])
+    least = torch.where(obs.observed & ~obs.within(), obs.values, torch.inf).amin(0)
+    return numbers & ((least == 0) | ((least > 0) & skewed(obs)))
+
+
+def say_what_is_left(container: Container, kinds: dict[str, str] | None) -> None:
+    """Warn the caller's caller of columns that were not used as they might be, though nobody asked for that."""
+    there, columns = container.present(), container.columns or ()
+    if there is None:
+        return
+    for column in columns:
+        if column.reason:
+            warnings.warn(f"Column {column.name!r}: {column.reason}.", DataNotice, stacklevel=3)
+    left = [
+        column.name
+        for column, seen in zip(columns, there.T, strict=True)
+        if column.kind == "passthrough" and not column.reason and column.name not in (kinds or {})
+        and seen.any() and not seen.all()
+    ]  # fmt: skip
+    if left:
+        warnings.warn(
+            f"Text that hardly ever repeats comes back as it is, its missing cells too: column "
+            f"{', '.join(map(repr, left[:10]))}. Correct what should be numbers or dates; or give its kind, as in "
+            f"kinds={{{left[0]!r}: 'category'}} (--kind {shlex.quote(left[0])}=category), or 'passthrough' to leave it.",
+            DataNotice,
+            stacklevel=3,
+        )
+
+
+_CODES = {sign * code for code in (9, 77, 88, 99, 777, 888, 999, 9999, 99999) for sign in (-1.0, 1.0)}
+FAR_OUT = 1e6  # interquartile ranges from the median, beyond which a value is an error
+
+
+def without_extremes(obs: Observations, columns: Sequence[Column]) -> Observations:
+    """Leave out of a table what is beyond belief, and warn the caller's caller of it and of codes for missing values.
+
+    A value a million interquartile ranges from the median would decide the scale of its column alone.
+    """
+    if len(obs.event_shape) != 1:
+        return obs
+    seen, far = obs.observed.clone(), []
+    for i in range(obs.event_shape[0]):
+        if columns and columns[i].kind not in ("number", "whole"):
+            continue
+        name = repr(columns[i].name) if columns else str(i)
+        values = obs.values[obs.observed[:, i], i].double().numpy()
+        if len(values) < 4:
+            continue
+        low, middle, high = np.percentile(values[:: max(1, len(values) // 20_000)], [25, 50, 75])
+        with np.errstate(over="ignore"):
+            extreme = np.abs(values / 2 - middle / 2) > FAR_OUT * max(high - low, np.finfo(float).tiny) / 2
+        if high > low and extreme.any():
+            rows = obs.observed[:, i].nonzero().flatten()[torch.from_numpy(extreme)]
+            seen[rows, i] = False
+            far.append(f"{values[extreme][0]:g} in column {name} (row {int(rows[0])})")
+        if columns and (code := _missing_code(values)) is not None:
+            option = f"{shlex.quote(columns[i].name)}={code:g}"
+            warnings.warn(
+                f"Column {name} holds {code:g} {int((values == code).sum())} times, far from its other values. If that "
+                f"stands for missing values, give missing={{{name}: [{code:g}]}} (--missing {option}).",
+                DataNotice,
+                stacklevel=3,
+            )
+    if far:
+        warnings.warn(
+            f"Values that are a million times further from the middle than others are not used, and come back as they are: "
+            f"{', '.join(far[:5])}. Correct them, or leave them empty.",
+            DataNotice,
+            stacklevel=3,
+        )
+    return Observations(obs.values * seen, seen, obs.low, obs.high)
+
+
+def _missing_code(values: np.ndarray) -> float | None:
+    """A number such as -99 or 999 at the end of a column, as far from the other values as half of their range or more."""
+    for code in (values.min(), values.max()):
+        others = values[values != code]
+        if code not in _CODES or len(others) == len(values) - 1 or len(np.unique(others)) < 2:
+            continue
+        if np.abs(others - code).min() > max(0.5 * (others.max() - others.min()), 4.0):
+            return float(code)
+    return None
+
+
+def say_what_is_odd(obs: Observations, space: ModelSpace, columns: Sequence[Column], noisy: bool = False) -> None:
+    """Warn the caller's caller of entries that cannot be modelled, and of bounds that the data do not keep."""
+    names = [column.name for column in columns] or range(len(space.modelled))
+    fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)
+    if columns:  # what passes through is nobody's surprise
+        modelled = modelled | torch.tensor([column.kind == "passthrough" for column in columns])
+    mean_beyond = _beyond_bounds(obs, space)
+    low, high = space.bounds.reshape(2, *space.event_shape)
+    beyond = obs.observed & ((obs.values < low) | (obs.values > high))
+    some_beyond = beyond.any(0) & ~mean_beyond & (not noisy)
+    for where, sentence in (
+        (~modelled & fill.isnan(), "Nothing is observed in {}: kept, and left missing."),
+        (~modelled & ~fill.isnan(), "Only one value is observed in {}: missing entries are filled with it."),
+        (mean_beyond, "What is observed in {} is on average beyond its bounds: give them in its units."),
+        (some_beyond, f"{int(beyond[:, some_beyond].sum())} observed values of {{}} lie outside the bounds given: kept."),
+    ):
+        if where.ndim == 1:
+            what = "column " + ", ".join(repr(names[i]) for i in where.nonzero().flatten().tolist())
+        else:
+            what = f"{int(where.sum())} of {where.numel()} pixels"
+        if where.any():
+            warnings.warn(sentence.format(what), DataNotice, stacklevel=3)
+
+
+def say_how_few(images: int) -> None:
+    """Warn the caller's caller of images too few to learn from, and say what is done with them."""
+    if images < FEW_IMAGES:
+        many = "1 image is" if images == 1 else f"{images} images are"
+        warnings.warn(
+            f"{many} too few to learn what such images look like. The networks are trained to fill holes cut into what "
+            "there is, and holes in one image alone say how long to train and how wide draws must be. Give "
+            f"{FEW_IMAGES} images at least, or look how the nearest pixel does beside it (diagnose, --report).",
+            DataNotice,
+            stacklevel=3,
+        )
+
+
+def _beyond_bounds(obs: Observations, space: ModelSpace) -> Tensor:
+    """Entries whose observed values have a mean beyond the bounds by more than noise of mean 0 leaves to chance."""
+    bounded = space.bounds.isfinite().any(0) & obs.observed.flatten(1).any(0)
+    observed, (low, high) = obs.observed.flatten(1)[:, bounded], space.bounds[:, bounded]
+    mean, sd = by_columns(variance, obs.values.flatten(1)[:, bounded], observed)
+    chance = 5 * sd / observed.sum(0).sqrt() + 1e-6 * mean.abs()
+    beyond = torch.zeros_like(bounded)
+    beyond[bounded] = (mean < low - chance) | (mean > high + chance)
+    return beyond.reshape(space.event_shape)
+
+
+def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Tensor:
+    """Least and largest value of each entry, (2, entries)."""
+    ends = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, entries)
+    for i, column in enumerate(columns):
+        if column.kind == "time":
+            ends[:, i] = torch.tensor([0.0, DAY - column.step], dtype=torch.float64)
+    if bounds is not None and not isinstance(bounds, dict):
+        numbers = [column.kind in ("number", "whole") for column in columns] or [True] * entries
+        ends[:, torch.tensor(numbers)] = _pair("all numbers", bounds)[:, None]
+        return ends
+    places: dict[Any, int] = {column.name: i for i, column in enumerate(columns)} or {i: i for i in range(entries)}
+    for name, pair in (bounds or {}).items():
+        if name not in places:
+            raise InvalidData(f"bounds names {name!r}, which is no column. Columns are {list(places)[:10]}.")
+        ends[:, places[name]] = _pair(repr(name), pair)
+    return ends
+
+
+def _pair(of: str, pair: Any) -> Tensor:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise InvalidData(f"bounds of {of} must be a pair such as (0, 1), got {pair!r}.")
+    if not all(end is None or isinstance(end, Real) for end in pair):
+        raise InvalidData(f"bounds of {of} must be numbers, or None for no bound, got {pair!r}.")
+    low, high = (far if end is None else float(end) for end, far in zip(pair, (-np.inf, np.inf), strict=True))
+    if not low < high:
+        raise InvalidData(f"bounds of {of} must be a lower and a higher number, got {pair!r}.")
+    return torch.tensor([low, high], dtype=torch.float64)

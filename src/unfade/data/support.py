@@ -1,0 +1,148 @@
+"""Missing cells outside the support: where another column has values at which a column was never observed.
+
+A measure that is taken from some age on, a question that is asked of some people only: held-out cells cannot show what a
+model says there, as all of them lie within the support. Such cells are filled from the rows at its edge, and named.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unfade.data.containers import Column
+from unfade.data.observations import Observations
+from unfade.rng import KeyedNormals
+
+_ROWS, _COLUMNS = 20_000, 200  # that are searched
+_LEAST = 5  # cells outside the support
+_SHARE = 0.1  # of a column's missing cells that lie outside the support, or nothing is said
+_BEYOND = 0.25  # sd of the other column by which half of them lie beyond the edge
+_WINDOW = 30  # rows inside the edge that are looked at, or more
+_INSIDE = 0.25  # share of cells that are observed just inside the edge: a share that fades out leaves no edge
+_CHANCE = 1e-3  # of a false alarm in a whole table
+_STREAM = 60  # of random numbers
+
+
+@dataclass(frozen=True)
+class SupportGap:
+    """Cells of `column` that are missing where `other` is below (sign -1) or above (+1) `edge`, and never observed there.
+
+    cells: how many; donors: the values of `column` in the rows nearest to the edge, sorted. Columns by their number.
+    """
+
+    column: int
+    other: int
+    sign: int
+    edge: float
+    cells: int
+    donors: Tensor
+
+    def holds(self, values: Tensor) -> Tensor:
+        """Where the other column's values (..., columns) lie outside the support."""
+        return self.sign * values[..., self.other] > self.sign * self.edge
+
+
+def find_gaps(obs: Observations, columns: Sequence[Column]) -> list[SupportGap]:
+    """The gaps of a table, for each column by the other one that shows most of them."""
+    if len(obs.event_shape) != 1 or obs.event_shape[0] > _COLUMNS:
+        return []
+    ordered = [c.kind not in ("category", "passthrough", "boolean") for c in columns] or [True] * obs.event_shape[0]
+    step = max(1, len(obs) // _ROWS)
+    some = obs[::step]
+    usable = torch.tensor(ordered) & some.observed.any(0)
+    found = []
+    for j in (~obs.observed).any(0).nonzero().flatten().tolist():
+        if columns and columns[j].kind == "passthrough":
+            continue
+        others = [k for k in usable.nonzero().flatten().tolist() if k != j]
+        gaps = [gap for k in _candidates(some, j, others) for gap in _gaps(obs, j, k)]  # all rows
+        cells = {k: sum(gap.cells for gap in gaps if gap.other == k) for k in {gap.other for gap in gaps}}
+        if cells:
+            most = max(cells, key=lambda k: (cells[k], -k))
+            found += [gap for gap in gaps if gap.other == most]
+    return found
+
+
+def _candidates(obs: Observations, j: int, others: list[int]) -> list[int]:
+    """Columns outside whose range, where column j is observed, some of its missing cells lie."""
+    values, seen = obs.values[:, others], obs.observed[:, others]
+    there, gone = seen & obs.observed[:, [j]], seen & ~obs.observed[:, [j]]
+    low = torch.where(there, values, torch.inf).amin(0)
+    high = torch.where(there, values, -torch.inf).amax(0)
+    outside = (gone & ((values < low) | (values > high))).sum(0)
+    enough = (outside >= _SHARE * gone.sum(0).clamp(min=1)) & (outside > 0) & (there.sum(0) >= 2)
+    return [k for k, good in zip(others, enough.tolist(), strict=True) if good]
+
+
+def _gaps(obs: Observations, j: int, k: int) -> list[SupportGap]:
+    """The gaps of column j below and above the values of column k at which it was observed."""
+    there, gone = obs.observed[:, k] & obs.observed[:, j], obs.observed[:, k] & ~obs.observed[:, j]
+    known, holes = obs.values[there, k].double(), obs.values[gone, k].double()
+    spread = float(obs.values[obs.observed[:, k], k].double().std())
+    pairs = 2 * obs.event_shape[0] ** 2
+    found = []
+    for sign in (-1, 1):
+        edge = float((sign * known).max()) * sign
+        outside = sign * holes[sign * holes > sign * edge]
+        if len(outside) < max(_LEAST, _SHARE * len(holes)) or float(outside.median()) - sign * edge < _BEYOND * spread:
+            continue
+        inside = torch.cat([sign * known, sign * holes[sign * holes <= sign * edge]])
+        nearest = inside.topk(min(len(inside), max(_WINDOW, len(outside)))).indices
+        observed = int((nearest < len(known)).sum())  # of as many rows inside the edge
+        if observed < _INSIDE * len(nearest) or _all_holes(len(outside), len(nearest), observed) > _CHANCE / pairs:
+            continue
+        near = (sign * known).argsort(descending=True)[: max(10, min(50, len(known) // 20))]
+        donors = obs.values[there, j].double()[near].sort().values
+        found.append(SupportGap(j, k, sign, edge, len(outside), donors))
+    return found
+
+
+def _all_holes(outside: int, inside: int, observed: int) -> float:
+    """The chance that all rows outside the edge are holes, if holes were any of the rows there and inside (Fisher)."""
+    rows = np.arange(outside)
+    return float(np.prod((outside + inside - observed - rows) / (outside + inside - rows)))
+
+
+def fill_gaps(gaps: Sequence[SupportGap], draws: Tensor, observed: Tensor, rows: Tensor, seed: int, first: int = 0) -> None:
+    """Put donors' values where draws (draws, samples, columns) have missing cells outside the support.
+
+    observed: (samples, columns); rows: a key each, by which donors are chosen; first: the number of the first draw.
+    """
+    if not gaps:
+        return
+    share = torch.special.ndtr(KeyedNormals(seed, rows, first, _STREAM)(len(draws), len(rows), len(gaps)))
+    for number, gap in enumerate(gaps):
+        chosen = (share[..., number] * len(gap.donors)).long().clamp(max=len(gap.donors) - 1)
+        _put(gap, draws, observed, gap.donors[chosen])
+
+
+def fill_gaps_with_means(gaps: Sequence[SupportGap], means: Tensor, observed: Tensor) -> None:
+    """Put the means of donors where means (samples, columns) are of missing cells outside the support."""
+    for gap in gaps:
+        _put(gap, means, observed, gap.donors.mean())
+
+
+def _put(gap: SupportGap, values: Tensor, observed: Tensor, donors: Tensor) -> None:
+    here = gap.holds(values) & ~observed[:, gap.column]
+    values[..., gap.column] = torch.where(here, donors.to(values.dtype), values[..., gap.column])
+
+
+def describe_gaps(gaps: Sequence[SupportGap], columns: Sequence[Column]) -> list[str]:
+    """Each gap in a sentence without its end."""
+
+    def name(column: int) -> str:
+        return repr(columns[column].name) if columns else f"column {column}"
+
+    def value(gap: SupportGap) -> str:
+        known = columns[gap.other].categories if columns else ()
+        if columns and columns[gap.other].kind == "date":
+            return str(np.datetime64(int(gap.edge), "us").astype("datetime64[D]"))
+        return repr(known[int(gap.edge)]) if known else f"{gap.edge:.4g}"
+
+    return [
+        f"{name(gap.column)} was never observed where {name(gap.other)} is {'below' if gap.sign < 0 else 'above'} "
+        f"{value(gap)} ({gap.cells} missing cells)"
+        for gap in gaps
+    ]

@@ -1,0 +1,1 @@
+"""How far to trust a recovery: checks with and without the truth, baselines, outliers, the report."""

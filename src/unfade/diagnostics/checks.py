@@ -1,0 +1,431 @@
+"""How far to trust a recovery, without the truth: verdicts in words, each with the number behind it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+
+from unfade.data.observations import Observations
+from unfade.data.support import describe_gaps
+from unfade.diagnostics.predictions import (
+    ColumnNoise,
+    Comparison,
+    column_noise,
+    compare_cells,
+    compare_pixels,
+    held_out,
+    noise_by_column,
+)
+from unfade.errors import InvalidData
+from unfade.inference.held_out import HeldOut
+from unfade.models.architectures import is_image
+from unfade.models.latent_variable import Ensemble
+from unfade.models.linear import is_linear
+from unfade.training.loop import FEW_STEPS, History
+
+COLLAPSED = 0.7  # spread below which draws have collapsed
+_LEAST = 20  # cells of a column from which something can be said about it
+_LISTED = 100  # columns that are listed though they cannot be judged, at most
+_CHANCE = 0.05  # of a false alarm among all columns
+
+LARGEST = 4096  # pixels of an image of which a page shows many
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One thing that was checked. level: "green", "amber" or "red"; number: what it hangs on; todo: what helps."""
+
+    what: str
+    level: str
+    says: str
+    number: float
+    todo: str = ""
+
+    def __str__(self) -> str:
+        return f"[{self.level:5}] {self.what}: {self.says}" + (f" {self.todo}" if self.todo else "")
+
+
+@dataclass(frozen=True)
+class ColumnCheck:
+    """Held-out cells of a column: how many, the share within their 90 % intervals, and what chance explains.
+
+    Of columns that have fewer than 20 such cells, coverage and CRPS are NaN.
+    """
+
+    column: str
+    cells: int
+    coverage: float
+    low: float
+    high: float
+    crps: float
+
+    @property
+    def finding(self) -> str:
+        """In a word or two."""
+        if self.cells < _LEAST:
+            return "too few cells to judge"
+        if self.coverage < self.low:
+            return "too sure"
+        return "too unsure" if self.coverage > self.high else "as it should be"
+
+
+@dataclass(frozen=True)
+class MissingLink:
+    """Cells of `column` go missing more often where `other` is high (shift > 0) or low; shift: in sds of `other`."""
+
+    column: str
+    other: str
+    shift: float
+    z: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What can be said without the truth, most worrying first."""
+
+    verdicts: tuple[Verdict, ...]
+    cells: HeldOut
+    columns: tuple[ColumnCheck, ...]
+    simple: Comparison
+    links: tuple[MissingLink, ...]
+    noise: tuple[ColumnNoise, ...]
+
+    @property
+    def level(self) -> str:
+        """The worst of all."""
+        return max((verdict.level for verdict in self.verdicts), key=("green", "amber", "red").index)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.verdicts))
+
+
+def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
+    """Look at a fitted recoverer and the data it was fitted on; entered: some of them, as its networks see them.
+
+    Uses the observed cells that training held out; where it held out none (a fixed number of steps, a model from a
+    file), a clone is fitted to the data with a tenth of the cells hidden.
+    """
+    if is_image(recoverer.space_.event_shape):
+        return _diagnose_images(recoverer, X, entered)
+    cells = recoverer.held_out_
+    if cells is None:
+        cells = held_out(clone(recoverer), X, seed=recoverer.seed_)
+    if not len(cells):
+        raise InvalidData(
+            "No observed cell could be held out and judged, so nothing can be said. Give more observed cells."
+        )
+    linear = is_linear(recoverer.posterior_)
+    simple = compare_cells(cells, seed=recoverer.seed_, without="linear Gaussian" if linear else "")
+    columns, links = check_columns(cells), missing_links(cells)
+    noise = tuple(column_noise(cells, recoverer)) if _noisy(recoverer) else ()
+    verdicts = [
+        _calibration(cells),
+        _collapse(cells, noise_by_column(recoverer, cells.kinds, cells.seen.shape[1:])),
+        _by_column(columns),
+        _against_simple(simple),
+        *([] if linear else [_convergence(recoverer.histories_, recoverer.max_steps)]),
+        _missingness(links),
+        _enough(cells),
+        *_support(recoverer),
+        *_noise(noise, stated=not isinstance(recoverer.noise, str)),
+        *([] if linear else _latents(recoverer.posterior_, entered)),
+        *_localisation(recoverer.histories_, (recoverer.settings or {}).get("C", 10.0)),
+    ]
+    order = ("red", "amber", "green")
+    return Diagnosis(tuple(sorted(verdicts, key=lambda v: order.index(v.level))), cells, columns, simple, links, noise)
+
+
+def large_images(recoverer: Any) -> bool:
+    """Whether samples have so many pixels that a few of them fill a page."""
+    return len(recoverer.space_.event_shape) > 1 and len(recoverer.space_.modelled) > LARGEST
+
+
+def _diagnose_images(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
+    """All pixels that were held out together, beside what the pixels around them say."""
+    cells = recoverer.held_out_
+    if cells is None and large_images(recoverer):
+        raise InvalidData(
+            "Training held no pixels out, so nothing can be said: fit without max_steps, by method 'tae', and ask the "
+            "recoverer that was fitted, not one from a file."
+        )
+    cells = held_out(clone(recoverer), X, seed=recoverer.seed_) if cells is None else cells
+    if not len(cells):
+        raise InvalidData("No pixel could be held out and judged, so nothing can be said. Give more measured pixels.")
+    cells = cells.only(np.random.default_rng(0).permutation(len(cells))[:20_000])
+    simple = compare_pixels(cells, recoverer.space_.event_shape)
+    verdicts = [
+        _calibration(cells),
+        _collapse(cells, noise_by_column(recoverer, None, cells.seen.shape[1:])),
+        _against_simple(simple),
+        _convergence(recoverer.histories_, recoverer.max_steps),
+        _enough(cells),
+        *_latents(recoverer.posterior_, entered),
+    ]
+    order = ("red", "amber", "green")
+    return Diagnosis(tuple(sorted(verdicts, key=lambda v: order.index(v.level))), cells, (), simple, (), ())
+
+
+def spread(cells: HeldOut) -> float:
+    """How wide draws are for how far off they are: 1 where they are right, less where they are too narrow.
+
+    The mean, over the central 50 % and 90 %, of the share that is covered over the share that is due. Draws at half
+    their spread have 0.59; draws from one of two equal modes 0.5; single guesses 0.
+    """
+    return float(np.mean([cells.covered(level).mean() / cells.due(level) for level in (0.5, 0.9)]))
+
+
+def spread_beneath_noise(cells: HeldOut, noise: Any, seed: int = 0) -> tuple[float, float]:
+    """The same for the clean values beneath the noise, which hides how narrow draws are: the ratio of their sd to the
+    error that noise does not explain; and the most that chance allows it to be (rows drawn again, 97.5 %).
+    """
+    levels = np.broadcast_to(np.ravel(noise), cells.seen.shape[1:])[cells.columns] / cells.units()
+    m = len(cells.draws)
+    own = (cells.draws / cells.units()).var(0, ddof=1) - levels**2
+    error = ((cells.values - cells.draws.mean(0)) / cells.units()) ** 2 * m / (m + 1) - levels**2
+    rows = np.unique(cells.rows, return_inverse=True)[1]
+    sums = np.stack([np.bincount(rows, part) for part in (own, error)])
+    rng = np.random.default_rng(seed)
+    again = np.stack([sums[:, rng.integers(0, sums.shape[1], sums.shape[1])].sum(1) for _ in range(400)])
+    ratios = [np.sqrt(max(a, 0.0) / e) if e > 0 else np.inf for a, e in (sums.sum(1), *again)]
+    return float(ratios[0]), float(np.quantile(ratios[1:], 0.975))
+
+
+def collapsed(cells: HeldOut, noise: Any = None) -> bool:
+    """Whether draws have collapsed: far too narrow for how far off they are. noise: its sd, one number or one a column."""
+    numbers = cells.numbers()
+    if not len(numbers):
+        return False
+    hidden = noise is not None and np.any(np.asarray(noise) > 0) and spread_beneath_noise(numbers, noise)[1] < COLLAPSED
+    return bool(hidden) or spread(numbers) < COLLAPSED
+
+
+def _collapse(cells: HeldOut, noise: Any) -> Verdict:
+    numbers = cells.numbers()
+    if not len(numbers):
+        return Verdict("spread of draws", "green", "there are no numbers to judge it by.", float("nan"))
+    found, plain = spread(numbers), numbers.as_drawn()
+    if collapsed(plain, noise):  # before draws were widened: that cannot bring back what was lost
+        found = spread(plain)
+        if found >= COLLAPSED:
+            found = spread_beneath_noise(plain, noise)[0]
+        says = f"draws have collapsed: they hold {found:.0%} of the spread that held-out cells ask for."
+        return Verdict("spread of draws", "red", says, found, "Do not use intervals; fit again by method 'tae'.")
+    says = f"draws are as wide as their errors ask for ({found:.0%})."
+    if found < 0.85:
+        says = f"draws are narrow: {found:.0%} of what held-out cells ask for."
+        return Verdict("spread of draws", "amber", says, found, "Widen intervals, or fit with recalibrate=True.")
+    return Verdict("spread of draws", "green", says, found)
+
+
+def _calibration(cells: HeldOut, level: float = 0.9) -> Verdict:
+    numbers = cells.numbers()
+    if not len(numbers):
+        return Verdict("90 % intervals", "green", "there are no numbers to judge them by.", float("nan"))
+    inside, due = numbers.covered(level), numbers.due(level)
+    chance = np.sqrt(due * (1 - due) / len(numbers))  # the least it can be: all of a few cells say little
+    share, error = float(inside.mean()), max(chance, numbers.error_by_row(inside.astype(float)))
+    says = f"hold {share:.1%} of {len(numbers)} held-out cells where {due:.1%} is due (chance: {2 * error:.1%})."
+    off = max(0.0, abs(share - due) - 2 * error)
+    if off <= 0.03:
+        return Verdict("90 % intervals", "green", says, share)
+    todo = (
+        "They are too narrow: widen them."
+        if share < due
+        else "They are too wide: they can be believed, with room to spare."
+    )
+    return Verdict("90 % intervals", "red" if share < due and off > 0.1 else "amber", says, share, todo)
+
+
+def check_columns(cells: HeldOut, level: float = 0.9) -> tuple[ColumnCheck, ...]:
+    """Coverage of each column of numbers that has missing or held-out cells, with bands for one table in twenty."""
+    inside, scores, found = cells.covered(level), cells.scores(), []
+    named = cells.discrete()
+    count = np.bincount(cells.columns, minlength=cells.seen.shape[1])
+    passed = np.array([c.kind == "passthrough" for c in cells.kinds or ()] or [False] * len(count))
+    counted = np.nonzero(~named & (count >= _LEAST))[0]
+    few = np.nonzero(~named & ~passed & (count < _LEAST) & np.isnan(cells.seen).any(0))[0]
+    z = NormalDist().inv_cdf(1 - _CHANCE / 2 / max(1, len(counted)))
+    for j in counted.tolist():
+        here, due = cells.columns == j, cells.due(level)
+        band = z * np.sqrt(due * (1 - due) / here.sum())
+        found.append(
+            ColumnCheck(cells.name(j), int(here.sum()), float(inside[here].mean()), due - band, min(1.0, due + band),
+                        float(scores[here].mean()))
+        )  # fmt: skip
+    found += [ColumnCheck(cells.name(j), int(count[j]), np.nan, np.nan, np.nan, np.nan) for j in few[:_LISTED].tolist()]
+    return tuple(found)
+
+
+def _by_column(checks: Sequence[ColumnCheck]) -> Verdict:
+    columns = [column for column in checks if column.cells >= _LEAST]
+    off = [column for column in columns if column.finding != "as it should be"]
+    if not columns:
+        return Verdict("column by column", "amber", f"no column has {_LEAST} held-out cells, so none can be judged.", 0.0)
+    if not off:
+        says = f"intervals of all {len(columns)} columns with {_LEAST} held-out cells or more cover as chance explains."
+        return Verdict("column by column", "green", says, 0.0)
+    worst = sorted(off, key=lambda column: abs(column.coverage - (column.low + column.high) / 2), reverse=True)[:5]
+    listed = "; ".join(f"{c.column} {c.finding} ({c.coverage:.0%} for {(c.low + c.high) / 2:.0%})" for c in worst)
+    narrow = any(column.finding == "too sure" for column in off)
+    todo = "Trust intervals of these columns less." if narrow else ""
+    return Verdict("column by column", "amber", f"{len(off)} of {len(columns)} are off: {listed}.", float(len(off)), todo)
+
+
+def _against_simple(simple: Comparison) -> Verdict:
+    (_, score), *others = simple.scores.items()
+    name, best = min(others, key=lambda pair: pair[1])
+    gain = 1 - score / best if best > 0 else 0.0
+    how = f"{abs(gain):.0%} {'better' if gain >= 0 else 'worse'}"
+    says = f"held-out cells are predicted {how} than by {name}, the best simple method."
+    if best + 2 * simple.errors[name] < score:
+        return Verdict("beside simple methods", "red", says, gain, f"Use {name}, or give the fit more steps.")
+    if best - 2 * simple.errors[name] <= score:
+        says = f"{says[:-1]}, which chance may explain."
+        return Verdict("beside simple methods", "amber", says, gain, "A simple method may do.")
+    return Verdict("beside simple methods", "green", says, gain)
+
+
+def _convergence(histories: Sequence[History], max_steps: int | None = None) -> Verdict:
+    """By the longest stage."""
+    stages = sorted((history for history in histories if history.steps), key=lambda history: -history.steps[-1])
+    if not stages:
+        return Verdict("training", "green", "there was nothing to train.", float("nan"))
+    short = [h for h in stages if h.interrupted or h.ended.startswith("out of time")]
+    if short:
+        says = f"was cut short: {short[0].ended}."
+        return Verdict("training", "amber", says, float(stages[-1].steps[-1]), "Give it more time.")
+    values = next(iter(stages[0].terms.values()), [])
+    rise = _late_rise(values)
+    total = sum(history.steps[-1] for history in stages)
+    if stages[0].ended == "ran all steps" and rise > 0.02:
+        says = f"took all {total} steps and was still rising ({rise:.0%} of its rise came in the last fifth)."
+        more = "training=TrainingConfig(steps=20000)" if max_steps is None else f"max_steps={4 * max_steps}"
+        return Verdict("training", "amber", says, rise, f"Give it more: {more}.")
+    if total < FEW_STEPS:
+        says = f"took {total} steps, too few to say whether it had levelled out."
+        return Verdict("training", "amber", says, float(total), f"Give it {FEW_STEPS} steps at least.")
+    says = f"took {total} steps and had levelled out ({rise:.0%} of its rise came in the last fifth)."
+    if stages[0].ended != "ran all steps":
+        says = f"took {total} steps and ended when held-out cells were no longer predicted better."
+    return Verdict("training", "green", says, rise)
+
+
+def _late_rise(values: Sequence[float]) -> float:
+    """The share of the rise of a curve, from its first tenth on, that came in its last fifth."""
+    v = np.asarray(values, dtype=float)
+    if len(v) < 10:
+        return 0.0
+    first, before, last = v[len(v) // 10], np.mean(v[-len(v) * 2 // 5 : -len(v) // 5]), np.mean(v[-len(v) // 5 :])
+    return float(np.clip((last - before) / max(last - first, 1e-12), 0.0, 1.0)) if last > first else 0.0
+
+
+def missing_links(cells: HeldOut) -> tuple[MissingLink, ...]:
+    """Which columns' cells go missing more often where another column is high or low, beyond chance at one in a hundred.
+
+    Compares the means of the other column where this one is seen and where it is missing (Welch's statistic).
+    """
+    table, found = cells.seen.copy(), []
+    table[cells.rows, cells.columns] = cells.values  # those were observed
+    table = table[np.random.default_rng(0).permutation(len(table))[:20_000]]
+    missing = np.isnan(table)
+    candidates = [j for j in range(table.shape[1]) if _LEAST <= missing[:, j].sum() <= len(table) - _LEAST][:200]
+    known = (~missing).sum(0) >= 2
+    numbers = np.nonzero(known & ~cells.discrete())[0].tolist()
+    others = [k for k in numbers if np.nanstd(table[:, k]) > 0][:200]
+    bar = NormalDist().inv_cdf(1 - 0.01 / 2 / max(1, len(candidates) * len(others)))
+    for j in candidates:
+        gone, there = table[missing[:, j]][:, others], table[~missing[:, j]][:, others]
+        counts = [np.maximum((~np.isnan(part)).sum(0), 1) for part in (gone, there)]
+        with np.errstate(invalid="ignore"):
+            means = [np.nansum(part, 0) / n for part, n in zip((gone, there), counts, strict=True)]
+            variances = [np.nansum((part - m) ** 2, 0) / np.maximum(n - 1, 1) / n
+                         for part, m, n in zip((gone, there), means, counts, strict=True)]  # fmt: skip
+            z = (means[0] - means[1]) / np.sqrt(np.maximum(sum(variances), 1e-300))
+        for i, k in enumerate(others):
+            if k != j and min(c[i] for c in counts) >= _LEAST and abs(z[i]) > bar:
+                shift = (means[0][i] - means[1][i]) / np.nanstd(table[:, k])
+                found.append(MissingLink(cells.name(j), cells.name(k), float(shift), float(z[i])))
+    return tuple(sorted(found, key=lambda link: -abs(link.z)))
+
+
+def _missingness(links: Sequence[MissingLink]) -> Verdict:
+    if not links:
+        says = "whether a cell is missing has nothing to do with the columns that were seen, as far as can be told."
+        return Verdict("why cells are missing", "green", says, 0.0)
+    one = links[0]
+    says = (
+        f"{one.column!r} is missing more often where {one.other!r} is {'high' if one.shift > 0 else 'low'} "
+        f"(by {abs(one.shift):.2f} sd; {len(links)} such pairs). The draws allow for that; they cannot allow for cells "
+        "that are missing because of what they hold themselves."
+    )
+    return Verdict(
+        "why cells are missing", "amber", says, float(len(links)), "Try draws.shifted() to see what would change."
+    )
+
+
+def _enough(cells: HeldOut) -> Verdict:
+    count = len(cells)
+    says = f"what is said here rests on {count} held-out cells."
+    if count < 200:
+        return Verdict("evidence", "amber", says, float(count), "That is little: take verdicts as hints.")
+    return Verdict("evidence", "green", says, float(count))
+
+
+def _support(recoverer: Any) -> list[Verdict]:
+    """Missing cells where nothing like them was observed."""
+    gaps = recoverer.support_gaps_
+    if not gaps:
+        return []
+    listed = describe_gaps(gaps, recoverer.columns_ or ())
+    says = f"{'; '.join(listed[:5])}. Held-out cells cannot judge what is filled there."
+    todo = "They are filled from the nearest rows: leave them empty, or check them by what you know."
+    return [Verdict("support", "amber", says, float(sum(gap.cells for gap in gaps)), todo)]
+
+
+def _noisy(recoverer: Any) -> bool:
+    return recoverer.noise_ is not None and bool(np.any(np.asarray(recoverer.noise_) > 0))
+
+
+def _noise(noise: Sequence[ColumnNoise], stated: bool) -> list[Verdict]:
+    if not noise or stated:
+        return []
+    lost = [str(column.column) for column in noise if not column.told]
+    if not lost:
+        says = "each column's level can be told, as other columns explain a part of it."
+        return [Verdict("noise", "green", says, 0.0)]
+    listed = ", ".join(lost[:5]) + (" and others" if len(lost) > 5 else "")
+    says = (
+        f"{len(lost)} of {len(noise)} columns are hardly explained by others, so that their noise cannot be told from what "
+        f"they are: {listed}."
+    )
+    return [Verdict("noise", "amber", says, float(len(lost)), "State their noise, if you know it.")]
+
+
+def _latents(posterior: Ensemble | None, entered: Observations) -> list[Verdict]:
+    """How many latent variables carry something about the sample; networks only."""
+    if posterior is None or posterior.each[0].decoder_sees:  # a decoder that sees y may do without
+        return []
+    with torch.no_grad():
+        q = posterior.each[0].latent(entered)
+        means, unit = q.base_dist.loc, posterior.each[0].prior(entered, q).base_dist.scale.mean(0)
+    active, count = int(((means / unit).var(0) > 0.01).sum()), means.shape[-1]
+    says = f"{active} of {count} latent variables carry something about a row."
+    if active == 0:
+        todo = "The model ignores what is seen: fit longer, or by method 'tae'."
+        return [Verdict("latent variables", "red", says, 0.0, todo)]
+    return [Verdict("latent variables", "green", says, float(active))]
+
+
+def _localisation(histories: Sequence[History], target: float) -> list[Verdict]:
+    """How far the paper's localisation term stands from its target."""
+    terms = [np.subtract(history.terms["R"], history.terms["Q"]) for history in histories if "R" in history.terms]
+    if not terms or not len(terms[-1]):
+        return []
+    last = float(np.mean(terms[-1][-5:]))
+    says = f"the localisation term stands at {last:.1f} for a target of {target:g}."
+    off = abs(last - target) > 0.5 * abs(target)
+    return [Verdict("localisation", "amber" if off else "green", says, last, "Change lam or C." if off else "")]

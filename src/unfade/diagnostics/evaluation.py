@@ -1,0 +1,198 @@
+"""Scores against a truth that only the evaluator sees."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import kl_divergence
+
+from unfade.data.containers import open_container
+from unfade.data.observations import Observations, as_observations
+from unfade.errors import InvalidData
+from unfade.inference.draws import Draws
+from unfade.metrics import coverage_due, covered, crps, energy_score
+from unfade.models.architectures import Architecture
+from unfade.models.conditionals import Conditional, reparametrise
+from unfade.models.latent_variable import PosteriorLVM
+from unfade.rng import Normals, generator_normals
+from unfade.training.loop import Run, TrainingConfig, scoped_seed, train_many
+from unfade.training.objectives import Bound, Objective
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of draws on chosen cells. Lower is better but for psnr; coverage is best at coverage_due.
+
+    rmse, mae, psnr: of the posterior mean (psnr against `peak`); crps: mean over cells; energy_score:
+    mean over rows; coverage: share of cells inside the central interval of `level`; spread: mean sd.
+    """
+
+    cells: str
+    count: int
+    draws: int
+    rmse: float
+    mae: float
+    psnr: float
+    crps: float
+    energy_score: float
+    level: float
+    coverage: float
+    coverage_due: float
+    spread: float
+
+
+def evaluate(
+    draws: Draws | Any, truth: Any, observed: Any = None, cells: str = "missing", level: float = 0.9, unit: Any = None,
+    peak: float = 1.0,
+) -> Scores:  # fmt: skip
+    """Score draws of the clean data against the truth.
+
+    draws: Draws or (draws, samples, *event); truth: (samples, *event); observed: which entries were seen
+    (True = seen), or the observations themselves with NaN for unseen; cells: "missing", "observed" or
+    "all"; unit: errors are measured in it (a number, or one a column).
+    """
+    for frame in (truth, observed):
+        _check_same_columns(draws, frame)
+    if cells not in ("missing", "observed", "all"):
+        raise InvalidData(f"cells must be 'missing', 'observed' or 'all', got {cells!r}.")
+    values = torch.as_tensor(np.array(draws.values if isinstance(draws, Draws) else draws)).double()
+    columns = draws._container.columns if isinstance(draws, Draws) else None
+    known = as_observations(open_container(truth, columns)[0])
+    target = known.values.double()
+    if values.shape[1:] != target.shape:
+        raise InvalidData(f"Draws of {tuple(values.shape[1:])} and a truth of {tuple(target.shape)} do not match.")
+    chosen = torch.ones_like(known.observed) if cells == "all" else _seen(observed, target, columns) ^ (cells == "missing")
+    chosen = chosen & known.observed  # a truth that is not known cannot be scored against
+    scale = torch.as_tensor(np.array(1.0 if unit is None else unit, dtype=np.float64))
+    return _scores((values / scale).flatten(2), (target / scale).flatten(1), chosen.flatten(1), cells, level, peak)
+
+
+def _check_same_columns(draws: Any, frame: Any) -> None:
+    """Frames are compared by position, so their columns must stand as the draws' do."""
+    names = draws.columns if isinstance(draws, Draws) else None
+    given = [str(name) for name in getattr(frame, "column_names", getattr(frame, "columns", ()))]
+    if names is not None and given and given != list(names):
+        raise InvalidData(
+            f"The draws have the columns {list(names)[:5]}, in this order, got {given[:5]}. Put them in the same order."
+        )
+
+
+def _scores(values: Tensor, target: Tensor, chosen: Tensor, cells: str, level: float, peak: float) -> Scores:
+    if not chosen.any():
+        raise InvalidData(f"There are no {cells} cells to score.")
+    m = len(values)
+    error = (values.mean(0) - target)[chosen]
+    rows = chosen.any(1)
+    return Scores(
+        cells=cells,
+        count=int(chosen.sum()),
+        draws=m,
+        rmse=float(error.square().mean().sqrt()),
+        mae=float(error.abs().mean()),
+        psnr=float(20 * torch.log10(peak / error.square().mean().sqrt())),
+        crps=float(crps(values[:, chosen], target[chosen]).mean()),
+        energy_score=float(energy_score(values[:, rows], target[rows], chosen[rows]).mean()),
+        level=level,
+        coverage=float(covered(values[:, chosen], target[chosen], level).double().mean()),
+        coverage_due=coverage_due(level, m),
+        spread=float(values.std(0)[chosen].mean()) if m > 1 else 0.0,
+    )
+
+
+def _seen(observed: Any, target: Tensor, columns: Any) -> Tensor:
+    if observed is None:
+        raise InvalidData("Say which entries were observed: a mask (True = seen), or the observations with NaN.")
+    plain = np.asarray(observed)
+    if np.issubdtype(plain.dtype, np.integer):
+        raise InvalidData(
+            "observed must be a mask of truth values, or observations with NaN, got whole numbers. Use mask.astype(bool)."
+        )
+    seen = (
+        torch.from_numpy(plain.copy())
+        if plain.dtype == bool
+        else as_observations(open_container(observed, columns)[0]).observed
+    )
+    return seen.expand(target.shape)
+
+
+class ReconstructionELBO(Objective):
+    """log q(x|y) >= E_q'(z|x,y) log q(x|z,y) - KL(q'(z|x,y) || q(z|y)): the paper's ELBO of the truth.
+
+    The samples it is given hold the clean truth beside y: values (samples, 2, entries), truth first.
+    """
+
+    def __init__(self, inference: Conditional):
+        super().__init__()
+        self.inference = inference
+
+    def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
+        """A bound on log q(x|y) at the truth x."""
+        x, y = obs.values[:, 0], obs[:, 1]
+        q_new, q = self.inference(x, y.values, y.observed.to(x.dtype)), posterior.latent(y)
+        z = reparametrise(q_new, normals(*q_new.base_dist.loc.shape))
+        E, K = posterior.clean(z, y).log_prob(x), kl_divergence(q_new, q)
+        return Bound(E - K, {"E": E, "K": K})
+
+
+@dataclass(frozen=True)
+class TruthELBO:
+    """ELBO of the truth with what it hangs on: the smallest variance the decoder may give."""
+
+    elbo: float
+    standard_error: float
+    variance_floor: float
+
+
+def reconstruction_elbo(
+    posterior: PosteriorLVM,
+    obs: Observations,
+    clean: Tensor,
+    architecture: Architecture,
+    config: TrainingConfig,
+    scored: slice | None = None,
+    seed: int = 0,
+) -> TruthELBO:
+    """The paper's ELBO of the clean truth: a fresh q'(z|x,y) trained on it, the posterior fixed.
+
+    obs and clean are in model space and on one device; q' is trained on all rows, `scored` (all by
+    default) are averaged. Plain q(x|y), before any resampling.
+    """
+    return reconstruction_elbos([posterior], [obs], [clean], architecture, config, scored, seed)[0]
+
+
+def reconstruction_elbos(
+    posteriors: Sequence[PosteriorLVM],
+    obs: Sequence[Observations],
+    clean: Sequence[Tensor],
+    architecture: Architecture,
+    config: TrainingConfig,
+    scored: slice | None = None,
+    seed: int = 0,
+) -> list[TruthELBO]:
+    """`reconstruction_elbo` for posteriors of one shape, their inference networks trained side by side."""
+    runs = []
+    for posterior, seen, truth in zip(posteriors, obs, clean, strict=True):
+        with scoped_seed(seed):
+            objective = ReconstructionELBO(architecture.encoder(3 * seen.event_shape.numel())).to(truth.device)
+        values, observed = [truth, seen.values], [torch.ones_like(seen.observed), seen.observed]
+        fixed = copy.deepcopy(posterior).requires_grad_(False)
+        runs.append(Run(fixed, objective, Observations(torch.stack(values, 1), torch.stack(observed, 1)), config, seed))
+    if train_many(runs)[0].interrupted:
+        raise KeyboardInterrupt
+    return [_truth_elbo(run, scored, float(np.exp(-architecture.width / 2))) for run in runs]
+
+
+@torch.no_grad()
+def _truth_elbo(run: Run, scored: slice | None, floor: float) -> TruthELBO:
+    rows = run.obs[scored or slice(None)]
+    normals = generator_normals(torch.Generator(rows.values.device).manual_seed(run.seed))
+    parts = [
+        torch.stack([run.objective(run.posterior, rows[i : i + 1000], normals).value for _ in range(10)]).mean(0)
+        for i in range(0, len(rows), 1000)
+    ]
+    values = torch.cat(parts)
+    return TruthELBO(float(values.mean()), float(values.std() / len(values) ** 0.5), floor)

@@ -1,0 +1,334 @@
+"""What can be said without the truth: observed cells are hidden, predicted and compared with what they were."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.metrics.pairwise import nan_euclidean_distances
+
+from unfade.corruption.noise import GaussianNoise
+from unfade.data.containers import Column, Container, open_container
+from unfade.data.observations import Observations, as_observations
+from unfade.data.options import TOLD
+from unfade.errors import InvalidData
+from unfade.inference.held_out import HeldOut
+from unfade.metrics import crps
+from unfade.models.architectures import image_of, is_image
+from unfade.models.interpolation import linear_interpolation, nearest_pixel
+from unfade.models.linear import factor_analysis, linear_posterior
+from unfade.rng import generator_normals
+from unfade.training.early_stopping import hold_out_as
+from unfade.training.objectives import hide_holes
+
+
+def held_out(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0, refit: bool = True) -> HeldOut:
+    """Hide a share of the observed cells, fit on the rest (unless told not to), and predict what was hidden.
+
+    At least one cell of every row that has any stays; of images, holes like those of other images are hidden. With
+    `refit=False` the recoverer as it is predicts cells that it was trained on: that flatters it.
+    """
+    data, container = open_container(X, None if refit else recoverer.columns_, recoverer.kinds, recoverer.missing)
+    table = np.array(data, dtype=float)
+    shape, table = table.shape, table.reshape(len(table), -1)
+    images = is_image(shape[1:])
+    hidden = _hidden_holes(table, shape[1:], seed) if images else _hidden_cells(table, share, seed)
+    if not hidden.any():
+        raise InvalidData("There is nothing to hide: every row has one observed cell at most.")
+    cells = _predict(recoverer, container, table, hidden, n_draws, seed, refit, shape)
+    return cells if images else cells.judged()
+
+
+def _hidden_cells(table: np.ndarray, share: float, seed: int) -> np.ndarray:
+    chance = np.where(np.isnan(table), 2.0, np.random.default_rng(seed).random(table.shape))
+    return (chance < share) & (chance < chance.max(1, where=chance < 2, initial=-1)[:, None])
+
+
+def _hidden_holes(table: np.ndarray, event_shape: Sequence[int], seed: int) -> np.ndarray:
+    """What training would hold out of images."""
+    hidden = np.zeros(table.shape, dtype=bool)
+    split = hold_out_as(hide_holes(image_of(event_shape)))(as_observations(table), seed, GaussianNoise())
+    if split is not None:
+        hidden[split.rows.numpy()] = split.held.observed.numpy()
+    return hidden
+
+
+def _predict(
+    recoverer: Any,
+    container: Container,
+    table: np.ndarray,
+    hidden: np.ndarray,
+    n_draws: int,
+    seed: int,
+    refit: bool = False,
+    shape: tuple[int, ...] | None = None,
+) -> HeldOut:
+    """Draws of what would be observed in hidden cells."""
+    seen = np.where(hidden, np.nan, table)
+    shown = seen.reshape(shape or seen.shape) if container.columns is None else container.hide(hidden)
+    fitted = clone(recoverer).fit(shown) if refit else recoverer
+    rows, columns = np.nonzero(hidden)
+    draws = fitted.sample(shown, n_draws, seed=seed).values.reshape(n_draws, *table.shape)[:, rows, columns]
+    noise: Any = noise_by_column(fitted, container.columns, table.shape[1:])[columns]
+    if fitted.noise_law_ is not None:
+        noise = fitted.noise_law_[0] + fitted.noise_law_[1] * draws**2
+    draws = draws + noise * np.random.default_rng(seed).normal(size=draws.shape)
+    return HeldOut(rows, columns, table[hidden], draws, seen, container.columns)
+
+
+def predicted_cells(recoverer: Any, X: Any, n_draws: int = 50, folds: int = 10, seed: int = 0) -> HeldOut:
+    """Every observed cell predicted from the rest of its row by a fitted recoverer, a tenth of them hidden at a time."""
+    parts = [_hidden_fold(recoverer, X, n_draws, fold, folds, seed) for fold in range(folds)]
+    kept = [part for part in parts if part is not None]
+    if not kept:
+        raise InvalidData("There is nothing to predict: no row has more than one observed cell.")
+    return HeldOut(
+        rows=np.concatenate([part.rows for part in kept]),
+        columns=np.concatenate([part.columns for part in kept]),
+        values=np.concatenate([part.values for part in kept]),
+        draws=np.concatenate([part.draws for part in kept], 1),
+        seen=np.array(open_container(X, recoverer.columns_)[0], dtype=float),
+        kinds=kept[0].kinds,
+    )
+
+
+def _hidden_fold(recoverer: Any, X: Any, n_draws: int, fold: int, folds: int, seed: int) -> HeldOut | None:
+    data, container = open_container(X, recoverer.columns_)
+    table = np.array(data, dtype=float)
+    which = np.random.default_rng(seed).integers(0, folds, table.shape)
+    hidden = ~np.isnan(table) & (which == fold)
+    hidden &= (~np.isnan(table) & ~hidden).any(1)[:, None]
+    return _predict(recoverer, container, table, hidden, n_draws, seed) if hidden.any() else None
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """An observed cell that the rest of its row does not lead one to expect.
+
+    expected: median of what is drawn there, or the likeliest category; low, high: the central 90 %; distance: from the
+    mean in standard deviations; for categories minus the logarithm of its probability.
+    """
+
+    row: int
+    column: Any
+    value: Any
+    expected: Any
+    low: Any
+    high: Any
+    distance: float
+
+
+def surprises(recoverer: Any, X: Any, most: int = 20, n_draws: int = 100, seed: int = 0) -> list[Surprise]:
+    """The observed cells that are hardest to believe, most surprising first: likely errors of entry or measurement."""
+    cells = predicted_cells(recoverer, X, n_draws, seed=seed)
+    named = cells.discrete()[cells.columns]
+    distance = np.abs(cells.values - cells.draws.mean(0)) / np.maximum(cells.draws.std(0), 1e-12)
+    agreed = ((cells.draws == cells.values).sum(0) + 0.5) / (n_draws + 1)
+    distance = np.where(named, -np.log(agreed), distance)
+    usual = cells.moments()[1][cells.columns]
+    distance = np.where(~named & (np.abs(cells.values - cells.draws.mean(0)) < 1e-9 * usual), 0.0, distance)
+    low, middle, high = np.quantile(cells.draws, [0.05, 0.5, 0.95], axis=0, method="inverted_cdf")
+    found = []
+    for i in np.argsort(-distance)[:most]:
+        column = cells.kinds[cells.columns[i]] if cells.kinds else None
+        value, expected, least, largest = (_shown(part[i], column) for part in (cells.values, middle, low, high))
+        name = column.name if column else int(cells.columns[i])
+        found.append(Surprise(int(cells.rows[i]), name, value, expected, least, largest, float(distance[i])))
+    return found
+
+
+def _shown(code: float, column: Column | None) -> Any:
+    return column.categories[int(code)] if column is not None and column.categories else float(code)
+
+
+@dataclass(frozen=True)
+class ColumnNoise:
+    """The noise of a column: estimated sd and an interval in its units, and whether the data can tell it.
+
+    explained: share of the column's variance that the rest of the row explains, noise included in what it does not.
+    """
+
+    column: Any
+    sd: float
+    low: float
+    high: float
+    explained: float
+
+    @property
+    def told(self) -> bool:
+        """Whether the level means anything: the rest of the row must explain half of the column."""
+        return self.explained >= TOLD
+
+    def __str__(self) -> str:
+        level = f"{self.column}: sd {self.sd:.4g} (between {self.low:.4g} and {self.high:.4g})"
+        if self.told:
+            return f"{level}, the rest of the row explains {self.explained:.0%} of the column"
+        return f"{level}: cannot be told, as the rest of the row explains little of this column"
+
+
+def noise_report(recoverer: Any, X: Any, seed: int = 0) -> list[ColumnNoise]:
+    """What is known of the noise of each column of numbers.
+
+    Noise and a spread of the column's own look alike but for what other columns say: the upper end of the interval
+    takes all that is unexplained for noise.
+    """
+    return column_noise(predicted_cells(recoverer, X, seed=seed), recoverer)
+
+
+def noise_by_column(recoverer: Any, columns: Sequence[Column] | None, shape: tuple[int, ...]) -> np.ndarray:
+    """Noise levels of the caller's columns, by name where they have any; 0 of categories and of what is not modelled."""
+    levels = np.ravel(0.0 if recoverer.noise_ is None else recoverer.noise_)
+    if columns is None or recoverer.columns_ is None:
+        return np.broadcast_to(levels, shape)
+    each = np.broadcast_to(levels, len(recoverer.columns_))
+    known = {column.name: level for column, level in zip(recoverer.columns_, each, strict=True) if not column.discrete}
+    return np.array([known.get(column.name, 0.0) for column in columns])
+
+
+def column_noise(cells: HeldOut, recoverer: Any) -> list[ColumnNoise]:
+    """The same from cells that were hidden and predicted."""
+    levels = noise_by_column(recoverer, cells.kinds, cells.seen.shape[1:])
+    found = []
+    for i in np.unique(cells.columns):
+        if cells.discrete()[i]:
+            continue
+        here = cells.columns == i
+        left = float(np.sqrt(np.mean((cells.values[here] - cells.draws[:, here].mean(0)) ** 2)))
+        spread, count = float(np.nanstd(cells.seen[:, i])), int(here.sum())
+        explained = 1 - (left / spread) ** 2 if spread > 0 else 0.0
+        reach = 1.96 / np.sqrt(2 * count)
+        low = levels[i] * max(0.0, 1 - reach) if explained >= TOLD else 0.0
+        name = cells.kinds[i].name if cells.kinds else int(i)
+        found.append(ColumnNoise(name, float(levels[i]), float(low), max(left, levels[i] * (1 + reach)), explained))
+    return found
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Mean score of each method on held-out observed cells, lower is better, and its standard error over rows."""
+
+    scores: dict[str, float]
+    errors: dict[str, float]  # standard error of the difference to the first
+    cells: int
+
+    def __str__(self) -> str:
+        (ours, score), *others = self.scores.items()
+        lines = [f"{name:22}{value:8.4f}" for name, value in self.scores.items()]
+        name, best = min(others, key=lambda pair: pair[1])
+        if best + 2 * self.errors[name] < score:
+            verdict = f"{name} predicts held-out cells better than {ours} ({best:.3f} against {score:.3f}): use it here."
+        elif best - 2 * self.errors[name] <= score:
+            verdict = f"{name} is as good as {ours} on these data ({best:.3f} against {score:.3f}); it is simpler."
+        else:
+            verdict = f"{ours} is ahead of {name}, the best simple method, by {1 - score / best:.0%}."
+        return "\n".join(
+            [f"mean CRPS of {self.cells} held-out observed cells, in column sds (lower is better)", *lines, verdict]
+        )
+
+
+def compare(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0) -> Comparison:
+    """The recoverer beside simple methods on observed cells that none of them has seen."""
+    cells, event_shape = held_out(recoverer, X, share, n_draws, seed), np.shape(X)[1:]
+    return compare_pixels(cells, event_shape) if is_image(event_shape) else compare_cells(cells, n_draws, seed)
+
+
+def compare_cells(cells: HeldOut, n_draws: int = 50, seed: int = 0, without: str = "") -> Comparison:
+    """The same from cells that were hidden and predicted; without: a simple method that is not to be tried."""
+    rng = np.random.default_rng(seed)
+    all_scores = {"unfade": cells.scores()}
+    for name, draw in ((name, draw) for name, draw in SIMPLE.items() if name != without):
+        all_scores[name] = cells.scores(draw(cells, n_draws, rng))
+    errors = {name: cells.error_by_row(scores - all_scores["unfade"]) for name, scores in all_scores.items()}
+    return Comparison({name: float(s.mean()) for name, s in all_scores.items()}, errors, len(cells.rows))
+
+
+def compare_pixels(cells: HeldOut, event_shape: Sequence[int]) -> Comparison:
+    """Pixels of images that were hidden and predicted, beside what is around the holes; in sds of all pixels."""
+    seen, unit = cells.seen.reshape(len(cells.seen), *event_shape), float(np.nanstd(cells.seen)) or 1.0
+    truth = torch.from_numpy(cells.values)
+    scores = {"unfade": crps(torch.from_numpy(cells.draws), truth).numpy() / unit}
+    for name, fill in PIXELS.items():
+        guess = fill(seen).reshape(len(seen), -1)[cells.rows, cells.columns]
+        scores[name] = np.abs(np.nan_to_num(guess, nan=float(np.nanmean(seen))) - cells.values) / unit
+    errors = {name: cells.error_by_row(each - scores["unfade"]) for name, each in scores.items()}
+    return Comparison({name: float(each.mean()) for name, each in scores.items()}, errors, len(cells))
+
+
+PIXELS = {"the nearest pixel": nearest_pixel, "linear interpolation": linear_interpolation}
+
+
+def _marginals(cells: HeldOut, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+    """Values that the column has elsewhere."""
+    drawn = np.empty((n_draws, len(cells.rows)))
+    for column in np.unique(cells.columns):
+        here, known = cells.columns == column, cells.seen[:, column]
+        known = known[~np.isnan(known)]
+        drawn[:, here] = rng.choice(known, (n_draws, int(here.sum()))) if len(known) else np.nan
+    return drawn
+
+
+def _neighbours(cells: HeldOut, n_draws: int, rng: np.random.Generator, k: int = 10, most: int = 2000) -> np.ndarray:
+    """Values that the k nearest rows have in the column."""
+    features = _features(cells)
+    donors = rng.permutation(len(features))[:most]
+    drawn = _marginals(cells, n_draws, rng)
+    for start in range(0, len(cells.rows), 500):
+        part = slice(start, start + 500)
+        far = nan_euclidean_distances(features[cells.rows[part]], features[donors])
+        usable = ~np.isnan(cells.seen[donors][:, cells.columns[part]]).T & ~np.isnan(far)
+        order = np.where(usable, far, np.inf).argsort(1)[:, :k]
+        for i, (near, ok) in enumerate(zip(order, np.take_along_axis(usable, order, 1), strict=True)):
+            if ok.any():
+                drawn[:, start + i] = rng.choice(cells.seen[donors[near[ok]], cells.columns[start + i]], n_draws)
+    return drawn
+
+
+def _linear(cells: HeldOut, n_draws: int, rng: np.random.Generator, most: int = 5000) -> np.ndarray:
+    """Draws of a factor analysis, given the rest of the row."""
+    features, places = torch.from_numpy(_features(cells)).float(), _places(cells)
+    obs = Observations(features.nan_to_num(), ~features.isnan())
+    some = torch.from_numpy(rng.permutation(len(features))[:most])
+    posterior = linear_posterior(factor_analysis(obs[some], torch.zeros(1), rounds=100), GaussianNoise())
+    normals = generator_normals(torch.Generator().manual_seed(int(rng.integers(2**31))))
+    rows, which = np.unique(cells.rows, return_inverse=True)
+    centre, sd = cells.moments()
+    drawn = np.empty((n_draws, len(cells.rows)))
+    for start in range(0, len(rows), 100):
+        block = obs[torch.from_numpy(rows[start : start + 100])]
+        x = posterior.draw(block, n_draws, normals, posterior.latent(block)).numpy()
+        for i in np.nonzero((which >= start) & (which < start + 100))[0]:
+            column, values = cells.columns[i], x[:, which[i] - start, places[cells.columns[i]]]
+            drawn[:, i] = values.argmax(1) if values.shape[1] > 1 else values[:, 0] * sd[column] + centre[column]
+    named = cells.discrete()[cells.columns]
+    drawn[:, named] = np.round(drawn[:, named])
+    return drawn
+
+
+SIMPLE: dict[str, Callable[[HeldOut, int, np.random.Generator], np.ndarray]] = {
+    "column marginals": _marginals,
+    "k nearest neighbours": _neighbours,
+    "linear Gaussian": _linear,
+}
+
+
+def _places(cells: HeldOut) -> list[np.ndarray]:
+    """Which features each column of the table becomes."""
+    counts = [len(c.categories) if c.kind == "category" else 1 for c in cells.kinds or ()] or [1] * cells.seen.shape[1]
+    return np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
+
+
+def _features(cells: HeldOut) -> np.ndarray:
+    """The table for methods that know numbers only: standardised, one column for each value of a category."""
+    places, seen = _places(cells), cells.seen
+    features = np.empty((len(seen), sum(map(len, places))))
+    for i, where in enumerate(places):
+        column = seen[:, i]
+        if len(where) > 1:
+            features[:, where] = np.where(np.isnan(column)[:, None], np.nan, column[:, None] == np.arange(len(where)))
+        elif np.isnan(column).all():
+            features[:, where[0]] = 0.0
+        else:
+            features[:, where[0]] = (column - np.nanmean(column)) / (np.nanstd(column) or 1.0)
+    return features

@@ -1,0 +1,1 @@
+"""A fitted model: draws, held-out cells, the model file."""

@@ -1,0 +1,141 @@
+"""Draws: many completed data sets, and what they say together."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from unfade.data.containers import Column, Container
+from unfade.errors import InvalidData
+
+
+class Draws:
+    """Draws of the clean data, draw axis first, in the user's units.
+
+    values: (draws, samples, *event); observed: which entries were seen, where that is known. Summaries and
+    completed data sets come in the container the data
+    came in (array, tensor or data frame); iterating gives one completed data set after another.
+
+    >>> import numpy as np
+    >>> draws = Draws(np.array([[[1.0]], [[2.0]], [[3.0]]]))
+    >>> draws.mean(), draws.interval(0.5), len(draws)
+    (array([[2.]]), (array([[1.5]]), array([[2.5]])), 3)
+    """
+
+    def __init__(self, values: np.ndarray, container: Container | None = None, observed: np.ndarray | None = None):
+        self.values = values
+        self.observed = observed
+        self._container = container or Container(None, None, np.dtype(values.dtype))
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Names of the columns of `values`, where the data had names."""
+        return self._container.names
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, draw: int) -> Any:
+        return self._container.wrap(self.values[draw])
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[draw] for draw in range(len(self)))
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.values.shape[1:]))
+        return f"Draws({len(self)} completed data sets of {shape})"
+
+    def mean(self) -> Any:
+        """Posterior mean of every number, rounded where the column's dtype holds whole ones; the likeliest category."""
+        return self._container.wrap(middle(self.values, self._container.columns))
+
+    def std(self) -> Any:
+        """Posterior standard deviation of every number; for a category, how often a draw is another one."""
+        values = self.values.std(0, ddof=1 if len(self) > 1 else 0)
+        likeliest = middle(self.values, self._container.columns)
+        for i, column in enumerate(self._container.columns or ()):
+            if column.discrete:
+                values[:, i] = (self.values[..., i] != likeliest[:, i]).mean(0)
+        return self._container.wrap_numbers(values)
+
+    def probabilities(self, column: str) -> Any:
+        """How often each value of a category, rank or truth value is drawn, (samples, values), with the values."""
+        names = list(self.columns or ())
+        if column not in names:
+            raise InvalidData(f"There is no column {column!r}. Columns are {names[:10]}.")
+        found = (self._container.columns or ())[names.index(column)]
+        if not found.discrete:
+            raise InvalidData(f"Column {column!r} holds numbers ({found.kind}). Use quantile or interval.")
+        values = found.categories or (False, True)
+        codes = self.values[..., names.index(column)]
+        return np.stack([(codes == code).mean(0) for code in range(len(values))], -1), values
+
+    def changes(self) -> Any:
+        """What became of each cell: "observed" (as it came), "denoised", "imputed", or "missing" where it still is.
+
+        What passes through (text that hardly repeats, a category not known before) counts as observed.
+        """
+        seen, same = self._seen(), (self.values == self.values[0]).all(0)
+        found = np.where(seen, np.where(same, "observed", "denoised"), "imputed")
+        found = np.where(np.isnan(self.values[0]) & ~seen, "missing", found)
+        there = self._container.present()
+        return found if there is None else np.where(there & ~seen, "observed", found)
+
+    def shifted(self, shifts: dict[Any, float]) -> "Draws":
+        """The same draws with the missing cells of some columns higher or lower, in sds of the column's observed cells.
+
+        For cells that are missing because of what they hold, which no data can show: try what would have to be true.
+        Whole numbers become numbers, so that small shifts are not rounded away.
+        """
+        seen, names = self._seen(), list(self.columns or range(self.values.shape[-1]))
+        values, columns = np.array(self.values), list(self._container.columns or ())
+        for name, shift in shifts.items():
+            if name not in names:
+                raise InvalidData(f"There is no column {name!r}. Columns are {names[:10]}.")
+            i = names.index(name)
+            if columns and (columns[i].discrete or columns[i].kind == "passthrough"):
+                raise InvalidData(f"Column {name!r} holds no numbers that could be shifted. Choose one that does.")
+            spread = values[0, seen[:, i], i].std() if seen[:, i].any() else values[..., i].std()
+            values[:, ~seen[:, i], i] += shift * spread
+            if columns and columns[i].kind == "whole":
+                columns[i] = replace(columns[i], kind="number")
+        return Draws(values, replace(self._container, columns=tuple(columns) or None), self.observed)
+
+    def _seen(self) -> np.ndarray:
+        if self.observed is None:
+            raise InvalidData("These draws do not know which cells were observed. Take them from Recoverer.sample.")
+        return self.observed
+
+    def quantile(self, share: float) -> Any:
+        """The value below which this share of each entry's draws lies."""
+        if not 0 <= share <= 1:
+            raise InvalidData(f"A quantile is a share between 0 and 1, got {share!r}. Use 0.25 for the lower quartile.")
+        values = np.quantile(self.values, share, axis=0)
+        for i, column in enumerate(self._container.columns or ()):
+            if column.kind == "category":
+                values[:, i] = middle(self.values, self._container.columns)[:, i]
+            elif column.kind != "number":
+                values[:, i] = np.quantile(self.values[..., i], share, axis=0, method="inverted_cdf")
+        return self._container.wrap(values)
+
+    def interval(self, level: float = 0.9) -> tuple[Any, Any]:
+        """Lower and upper ends of the central interval of each entry.
+
+        Ends estimated from m draws cover a little less: level (m - 1) / (m + 1), so 0.865 for 50 draws of 0.9.
+        """
+        if not 0 < level < 1:
+            raise InvalidData(f"An interval's level lies between 0 and 1, got {level!r}. Use 0.9 for 90 %.")
+        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+
+def middle(values: np.ndarray, columns: Sequence[Column] | None, median: bool = False) -> np.ndarray:
+    """The mean of draws (draws, samples, *event), or their lower median; for categories and booleans the most frequent."""
+    centre = np.quantile(values, 0.5, axis=0, method="inverted_cdf") if median else values.mean(0)
+    means = np.where((values == values[0]).all(0), values[0], centre)  # what never differs comes back as it is
+    for i, column in enumerate(columns or ()):
+        if column.discrete:
+            codes = np.nan_to_num(values[..., i]).astype(int)
+            counts = np.stack([(codes == code).sum(0) for code in range(max(2, len(column.categories)))])
+            means[:, i] = np.where(np.isnan(values[0, :, i]), np.nan, counts.argmax(0))
+    return means

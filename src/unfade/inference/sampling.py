@@ -1,0 +1,105 @@
+"""Drawing in blocks: bounded memory, and the same numbers for a row whatever else is drawn with it.
+
+Every row goes through the networks in a block of the same number of rows and draws (the last one padded),
+so that the order of floating-point operations does not hang on the batch; random numbers are keyed by row.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unfade.data.observations import Observations
+from unfade.models.latent_variable import Ensemble, PosteriorLVM
+from unfade.rng import KeyedNormals, Normals
+
+_DRAWS = 16  # draws that go through the networks together
+_ENTRIES = {"cpu": 2**21, "cuda": 2**25}  # entries of x that are in memory together, roughly
+_LATENTS = {"cpu": 2**13, "cuda": 2**19}  # and as many z
+
+
+def draw_blocks(
+    posterior: PosteriorLVM | Ensemble | None,
+    obs: Observations,
+    rows: Tensor,
+    draws: int,
+    seed: int,
+    refine: int = 0,
+    widths: Tensor | None = None,
+) -> Iterator[tuple[slice, Tensor]]:
+    """Blocks of (which samples, draws of them (draws, samples in block, *event)), on the posterior's device.
+
+    rows: one key a sample; widths: by how much draws of entries that were not observed are made wider about their mean.
+    """
+
+    def work(model: Ensemble, block: Observations, keys: Tensor, source: Any) -> Tensor:
+        stream = max(8, len(model.each))  # the first ones are those of pools
+        chunks = [
+            model.draw(block, min(draws - first, _DRAWS), KeyedNormals(seed, keys, first, stream), source, _DRAWS)
+            for first in range(0, draws, _DRAWS)
+        ]
+        x = torch.cat(chunks)
+        if widths is None:
+            return x
+        mean = model.mean(block, _DRAWS, _mirrored(KeyedNormals(seed + 1, keys)), source)
+        return torch.where(block.observed, x, mean + widths.to(x.device) * (x - mean))
+
+    if posterior is None:
+        yield slice(0, len(obs)), obs.values.expand(draws, *obs.values.shape)
+        return
+    yield from _blocks(posterior, obs, seed, rows, refine, work)
+
+
+def mean_blocks(
+    posterior: PosteriorLVM | Ensemble | None, obs: Observations, rows: Tensor, draws: int, seed: int, refine: int = 0
+) -> Iterator[tuple[slice, Tensor]]:
+    """Blocks of (which samples, posterior means of them (samples in block, *event)), on the posterior's device."""
+
+    def work(model: Ensemble, block: Observations, keys: Tensor, source: Any) -> Tensor:
+        return model.mean(block, draws, _mirrored(KeyedNormals(seed, keys, stream=8)), source)
+
+    if posterior is None:
+        yield slice(0, len(obs)), obs.values
+        return
+    yield from _blocks(posterior, obs, seed, rows, refine, work, draws, _mirrored)
+
+
+def _blocks(
+    posterior: PosteriorLVM | Ensemble,
+    obs: Observations,
+    seed: int,
+    rows: Tensor,
+    refine: int,
+    work: Callable[[Ensemble, Observations, Tensor, Any], Tensor],
+    together: int = _DRAWS,
+    pool_normals: Callable[[Normals], Normals] = lambda normals: normals,
+) -> Iterator[tuple[slice, Tensor]]:
+    model = (posterior if isinstance(posterior, Ensemble) else Ensemble([posterior])).drawn_with(refine)
+    device = next(posterior.parameters()).device
+    size = _block_size(obs.event_shape.numel(), max(refine, together), device.type)
+    for start in range(0, len(obs), size):
+        stop = min(start + size, len(obs))
+        padded = torch.arange(start, start + size).clamp(max=len(obs) - 1)
+        with torch.inference_mode():
+            block, keys = obs[padded].to(device), rows[padded].to(device)
+            source = model.source(block, refine, pool_normals(KeyedNormals(seed, keys)))
+            values = work(model, block, keys, source).narrow(-1 - len(obs.event_shape), 0, stop - start)
+        yield slice(start, stop), values
+
+
+def _block_size(entries: int, together: int, device: str) -> int:
+    """Rows a block, a power of two up to 512: it hangs on the model, the device and how many z a row has at once."""
+    kind = device if device in _ENTRIES else "cpu"
+    fit = min(_ENTRIES[kind] // entries, _LATENTS[kind]) // together
+    return min(512, 1 << max(fit, 1).bit_length() - 1)
+
+
+def _mirrored(normals: Normals) -> Normals:
+    """Numbers in pairs of opposite sign along the first axis: their mean is 0, so errors they cause mostly cancel."""
+
+    def half(count: int, *shape: int) -> Tensor:
+        numbers = normals((count + 1) // 2, *shape)
+        return torch.cat([numbers, -numbers])[:count]
+
+    return half

@@ -1,0 +1,1 @@
+"""Sources and sinks: table files, image files, tables larger than memory."""

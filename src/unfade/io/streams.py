@@ -1,0 +1,173 @@
+"""Tables on disk that are read some rows at a time, and how much memory that may take."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+from unfade.data import containers as tables
+from unfade.errors import InvalidData, InvalidFile
+from unfade.io import tables as files
+from unfade.storage import check_name
+
+READ = 2**16  # rows that are read together
+FIXED_BYTES = 2**27  # that reading and the networks take, whatever the number of rows
+_LEAST_MEMORY = 2**28
+_TYPES = (  # of CSV columns, in the order in which pyarrow tries them
+    pa.null(), pa.int64(), pa.bool_(), pa.date32(), pa.time32("s"), pa.timestamp("s"), pa.timestamp("ns"),
+    pa.timestamp("s", "UTC"), pa.timestamp("ns", "UTC"), pa.float64(), pa.string(), pa.binary(),
+)  # fmt: skip
+
+
+def parse_memory(memory: str | int) -> int:
+    """A number of bytes from text such as "2GB", "512MB" or "1.5 GiB" (units of 1,000; with an i, of 1,024).
+
+    It bounds what data and results take; libraries themselves are not in it.
+
+    >>> parse_memory("2GB"), parse_memory("512 MiB"), parse_memory(10**9)
+    (2000000000, 536870912, 1000000000)
+    """
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(?:([kKmMgGtT])([iI]?))?[bB]?\s*", str(memory))
+    if found is None or isinstance(memory, bool):
+        raise InvalidData(f"Expected an amount of memory such as '2GB' or '512MiB', got {memory!r}.")
+    power = " kmgt".index((found[2] or " ").lower())
+    size = int(float(found[1]) * (1024 if found[3] else 1000) ** power)
+    if size < _LEAST_MEMORY:
+        raise InvalidData(
+            f"Expected at least 256MiB of memory, got {memory!r}: reading and the networks alone take half. Give more."
+        )
+    return size
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table on disk that is read some rows at a time: a Parquet or CSV file, or the Parquet files of a folder."""
+
+    path: Path
+    files: tuple[Path, ...]
+    schema: pa.Schema
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "Source":
+        """Look at a file or folder. Types of CSV columns are those of the whole file, which takes a pass over it."""
+        path = Path(path)
+        check_name(path)
+        if path.is_dir():
+            found = tuple(sorted(each for each in path.glob("*.parquet") if each.name[0] not in "._"))
+            if not found:
+                raise InvalidFile(f"Expected Parquet files in the folder {path}, found none. Check the path.")
+        elif path.is_file():
+            found = (path,)
+        else:
+            raise InvalidFile(f"Expected a file or folder at {path}, found none. Check the path.")
+        schema = _csv_schema(path) if _is_csv(path) else _parquet_schema(found)
+        files._check_header(path, schema.names)
+        tables.check_names(schema.names)
+        return cls(path, found, schema)
+
+    def tables(self, size: int, start: int = 0) -> Iterator[pa.Table]:
+        """Tables of `size` rows, the last one shorter, from row `start` on."""
+        held: list[pa.RecordBatch] = []
+        missing = size
+        for batch in _told(self.path, self._batches(min(size, READ), start)):
+            while batch.num_rows:
+                held.append(batch.slice(0, missing))
+                missing -= held[-1].num_rows
+                batch = batch.slice(held[-1].num_rows)
+                if not missing:
+                    yield pa.Table.from_batches(held)
+                    held, missing = [], size
+        if held:
+            yield pa.Table.from_batches(held)
+
+    def _batches(self, size: int, start: int) -> Iterator[pa.RecordBatch]:
+        if _is_csv(self.path):
+            for batch in _open_csv(self.path, dict(zip(self.schema.names, self.schema.types, strict=True))):
+                yield batch.slice(min(start, batch.num_rows))
+                start -= min(start, batch.num_rows)
+            return
+        for path in self.files:
+            with parquet.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
+                groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+                first = 0
+                while first < len(groups) and start >= groups[first]:
+                    start -= groups[first]
+                    first += 1
+                for batch in file.iter_batches(size, row_groups=range(first, len(groups))):
+                    yield batch.slice(min(start, batch.num_rows))
+                    start -= min(start, batch.num_rows)
+
+    def stamp(self) -> list[Any]:
+        """What tells whether it is still the same: name, size and time of change of each file."""
+        return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in self.files]
+
+
+def _is_csv(path: Path) -> bool:
+    return path.is_file() and path.name.lower().endswith((".csv", ".csv.gz"))
+
+
+def _told(path: Path, batches: Iterator[Any]) -> Iterator[Any]:
+    """The same; what goes wrong while reading is told as an InvalidFile."""
+    try:
+        yield from batches
+    except (OSError, ValueError, EOFError, pa.ArrowException) as error:
+        raise InvalidFile(f"Cannot read {path}: {error}. Expected a whole, valid Parquet or CSV file.") from None
+
+
+def _parquet_schema(paths: Sequence[Path]) -> pa.Schema:
+    schema = None
+    for path in paths:
+        for found in _told(path, (parquet.read_schema(each) for each in (path,))):
+            schema = schema or found.remove_metadata()
+            if not schema.equals(found.remove_metadata()):
+                raise InvalidFile(
+                    f"{path} has other columns or types than {paths[0]}. Expected the same in all files of a folder."
+                )
+    return schema
+
+
+def _open_csv(path: Path, types: dict[str, Any] | None = None, only: Sequence[str] = ()) -> Any:
+    convert = files.csv_options(column_types=types, include_columns=list(only))
+    read = csv.ReadOptions(block_size=2**22)
+    return csv.open_csv(path, read_options=read, parse_options=files.csv_lines(), convert_options=convert)
+
+
+def _csv_schema(path: Path) -> pa.Schema:
+    """Names and types of a CSV file as reading it whole gives them: the first type that all its cells have.
+
+    pyarrow's streaming reader takes the types of the first block; where a later cell does not fit, the next type is tried.
+    """
+    if path.stat().st_size == 0:
+        raise InvalidFile(f"{path} is empty. Expected a table with a header and at least one row.")
+    schema: Any = None
+    while True:
+        try:
+            reader = _open_csv(path, schema and dict(zip(schema.names, schema.types, strict=True)))
+            if schema is None:
+                schema = reader.schema
+                tables.check_names(schema.names)
+            for _ in reader:
+                pass
+            return _with_codes(path, schema)
+        except (OSError, pa.ArrowException) as error:
+            unfit = re.search(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error", str(error))
+            if schema is None or unfit is None or schema.types[int(unfit[1])] == _TYPES[-1]:
+                raise InvalidFile(f"Cannot read {path}: {error}. Expected a whole, valid .csv file.") from None
+            column = int(unfit[1])
+            wider = _TYPES[_TYPES.index(schema.types[column]) + 1]
+            schema = schema.set(column, pa.field(schema.names[column], wider))
+
+
+def _with_codes(path: Path, schema: pa.Schema) -> pa.Schema:
+    """The same, with codes that look like numbers as text: one more pass."""
+    files.check_text(path, schema)
+    if names := files.numbers_in(schema):
+        for batch in _open_csv(path, dict.fromkeys(names, pa.string()), names):
+            for name in files.codes_in(batch):
+                schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
+    return schema

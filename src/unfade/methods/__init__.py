@@ -1,0 +1,1 @@
+"""Each method as a short recipe, and what it uses by default."""

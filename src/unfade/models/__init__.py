@@ -1,0 +1,1 @@
+"""Posteriors and priors and their networks. Knows no training."""

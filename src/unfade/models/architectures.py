@@ -1,0 +1,195 @@
+"""Sizes and form of the networks: what builds the conditionals of a model for data of some shape."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from unfade.errors import InvalidData
+from unfade.models import networks
+from unfade.models.conditionals import Gaussian
+from unfade.models.latent_variable import PriorLVM
+from unfade.models.networks import MLP, Down, Up
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Sizes and form of the fully connected networks.
+
+    width: log-variances stay within (-width/2, width/2). skip: a linear path beside each network.
+    shared_variance: the decoder has one variance a column. decoder_sees: q(x|z,y) rather than q(x|z), for method
+    "tae-paper". bounded: the decoder's means keep within the data's bounds, (0, 1) unless said otherwise.
+    """
+
+    latent: int = 20
+    hidden: tuple[int, ...] = (400, 400)
+    decoder_hidden: tuple[int, ...] | None = None  # as `hidden` where None
+    prior_latent: int = 5
+    prior_hidden: tuple[int, ...] = (50, 50)
+    activation: str = "leaky_relu"
+    skip: bool = False
+    width: float = 20.0
+    shared_variance: bool = False
+    decoder_sees: bool = False
+    bounded: bool = False
+
+    def encoder(self, inputs: int) -> Gaussian:
+        """A density over z given `inputs` numbers."""
+        return self._gaussian(inputs, self.hidden, self.latent)
+
+    def decoder(self, features: int) -> Gaussian:
+        """A density over x given z, and y and alpha where `decoder_sees`."""
+        inputs = self.latent + (2 * features if self.decoder_sees else 0)
+        hidden = self.hidden if self.decoder_hidden is None else self.decoder_hidden
+        outputs = features if self.shared_variance else 2 * features
+        network = MLP(inputs, hidden, outputs, self.activation, self.skip)
+        return Gaussian(network, features, self.width, self.shared_variance, self.bounded)
+
+    def prior(self, features: int) -> PriorLVM:
+        """The paper's shallow prior: q(z_p|x) and p(x|z_p)."""
+        return PriorLVM(
+            self._gaussian(features, self.prior_hidden, self.prior_latent),
+            self._gaussian(self.prior_latent, self.prior_hidden, features),
+        )
+
+    def unknowns(self, features: int) -> Gaussian:
+        """q(log beta|z,y,alpha): one noise level a sample."""
+        return self._gaussian(self.latent + 2 * features, self.hidden, 1)
+
+    def _gaussian(self, inputs: int, hidden: tuple[int, ...], features: int) -> Gaussian:
+        return Gaussian(MLP(inputs, hidden, 2 * features, self.activation, self.skip), features, self.width)
+
+
+@dataclass(frozen=True)
+class ConvArchitecture:
+    """Sizes and form of the convolutional networks, for images of one size; latents are images too.
+
+    image: height, width, channels. channels: one number for the paper's networks (supplement C), where every map has as
+    many; several for stronger ones, residual and with group normalisation, of the maps at 1/2, 1/4, ... of the image.
+    widest: what the decoder's sds stay below; 1, the sd of all pixels, as none is known less than one taken at random.
+    latent, prior_latent: channels of z and z_p. width and decoder_sees as in `Architecture`.
+    """
+
+    image: tuple[int, int, int]
+    channels: tuple[int, ...] = (5,)
+    latent: int = 10
+    prior_channels: int = 5
+    prior_latent: int = 5
+    width: float = 20.0
+    decoder_sees: bool = True
+    widest: float | None = None
+
+    def encoder(self, inputs: int) -> Gaussian:
+        """A density over latent images given `inputs` numbers: those of one image or more."""
+        parts = inputs // self.features
+        return Gaussian(Down(self.image, self._shrink(parts * self.image[2], 2 * self.latent), self.factor), 0, self.width)
+
+    def decoder(self, features: int) -> Gaussian:
+        """A density over x given z, and y and alpha where `decoder_sees`."""
+        sees, seen = self.decoder_sees, 2 * self.image[2]
+        side: nn.Module | None = None
+        stack: nn.Module
+        if self._plain:
+            stack = networks.Doublings(self.image, self.latent, self.channels[0], 4, sees)
+            side = networks.Listed(networks.halvings(self.image, seen, self.channels[0], 1)) if sees else None
+        else:
+            stack = networks.FromPyramid(self.image, self.latent, self.channels, sees)
+            side = networks.Pyramid(self.image, 3 * self.image[2], self.channels) if sees else None
+        up = Up(self.image, self.latent, stack, side, self.factor, fill=sees and not self._plain)
+        return Gaussian(up, features, self.width, widest=self.widest)
+
+    def prior(self, features: int) -> PriorLVM:
+        """The paper's shallow prior, down to 1/32 of the image."""
+        down = networks.quarterings(self.image, self.prior_channels, 2 * self.prior_latent)
+        up = networks.Quadruplings(self.image, self.prior_channels, self.prior_latent)
+        return PriorLVM(
+            Gaussian(Down(self.image, down, 32), 0, self.width),
+            Gaussian(Up(self.image, self.prior_latent, up, factor=32), features, self.width),
+        )
+
+    def unknowns(self, features: int) -> Gaussian:
+        """Noise levels that differ from sample to sample are for fully connected networks."""
+        raise InvalidData("noise='infer' is for fully connected networks, got convolutional ones. Use noise='learn'.")
+
+    @property
+    def features(self) -> int:
+        """Entries of an image."""
+        height, width, channels = self.image
+        return height * width * channels
+
+    @property
+    def factor(self) -> int:
+        """How much smaller the latent images are."""
+        return 16 if self._plain else 2 ** len(self.channels)
+
+    @property
+    def _plain(self) -> bool:
+        return len(self.channels) == 1
+
+    def _shrink(self, inputs: int, outputs: int) -> nn.Module:
+        if not self._plain:
+            return networks.PyramidTop(self.image, inputs, self.channels, outputs)
+        body = networks.halvings(self.image, inputs, self.channels[0], 4)
+        return nn.Sequential(body, nn.Conv2d(self.channels[0], outputs, 1))
+
+
+AnyArchitecture = Architecture | ConvArchitecture
+
+# Supplement C: 400, 400 units and 20 latents, prior 50, 50 and 5; 500,000 steps of 20 at a rate printed as 2^-4.
+PAPER = Architecture()
+
+
+_WEIGHTS = 2_000_000  # of the first layer of networks for wide data, half of them
+LARGE = (32, 48, 64, 64)  # channels of the stronger convolutional networks
+NETWORKS = ("auto", "full", "conv", "conv-large")
+
+
+def is_image(event_shape: Sequence[int], least: int = 8) -> bool:
+    """Whether samples of some shape are images: two axes of so many entries at least, alike in length or long.
+
+    Series of a few channels are none.
+    """
+    if len(event_shape) not in (2, 3):
+        return False
+    short, long = sorted(event_shape[:2])
+    return short >= least and (long <= 4 * short or short >= 32)
+
+
+def network_for(network: str, event_shape: Sequence[int], predictive: bool = True) -> str:
+    """The kind of networks for samples of some shape: of "auto", convolutional ones for images.
+
+    Of small images only where the posterior is trained to predict what is hidden, which is when these do better.
+    """
+    if network not in NETWORKS:
+        raise InvalidData(f"network must be one of {', '.join(NETWORKS)}, got {network!r}.")
+    if network == "auto":
+        large = len(event_shape) > 1 and event_shape[0] * event_shape[1] > 64 * 64
+        return "conv-large" if is_image(event_shape, 32 if large else 12) and (large or predictive) else "full"
+    if network != "full" and len(event_shape) not in (2, 3):
+        raise InvalidData(
+            f"network {network!r} is for images, (samples, height, width) or (samples, height, width, channels), got "
+            f"samples of shape {tuple(event_shape)}. Signals are images of height 1: (samples, 1, time, channels)."
+        )
+    return network
+
+
+def image_of(event_shape: Sequence[int]) -> tuple[int, int, int]:
+    """Height, width and channels of samples (height, width) or (height, width, channels)."""
+    height, width, channels = (*event_shape, 1)[:3]
+    return height, width, channels
+
+
+def conv_architecture(network: str, event_shape: Sequence[int], decoder_sees: bool) -> ConvArchitecture:
+    """The convolutional networks of a name for images (height, width) or (height, width, channels)."""
+    if network == "conv":
+        return ConvArchitecture(image_of(event_shape), decoder_sees=decoder_sees)
+    return ConvArchitecture(image_of(event_shape), LARGE, decoder_sees=decoder_sees, widest=1.0)
+
+
+def architecture_for(samples: int, features: int, bounded: bool = False) -> Architecture:
+    """Sizes from the data: small nets for small tables, the paper's width for images and wide tables."""
+    if features > 100:  # of very wide data as many units as keep each layer within some millions of weights
+        units = max(16, min(400, _WEIGHTS // features))
+        return Architecture(latent=32, hidden=(units, units), skip=True, bounded=bounded)
+    units, latent = (64, 8) if samples < 600 else (128, 16)
+    return Architecture(latent=min(latent, 2 * features), hidden=(units, units), skip=True, bounded=bounded)

@@ -1,0 +1,213 @@
+"""The two latent-variable models: the posterior q(x|y) and the prior p(x)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log, log1p
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Independent, kl_divergence
+
+from unfade.corruption.noise import Corruption
+from unfade.data.observations import Observations
+from unfade.models.conditionals import Conditional, reparametrise, standard_normal
+from unfade.rng import Normals
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Weighted candidates of z for each sample: z (candidates, samples, latent), weights (candidates, samples)."""
+
+    z: Tensor
+    weights: Tensor
+
+    def pick(self, normals: Tensor) -> Tensor:
+        """One candidate for each entry of `normals` (draws, samples), by its weight: (draws, samples, latent)."""
+        uniform = 0.5 * torch.erfc(-normals / 2**0.5)
+        steps = self.weights.cumsum(0).T.contiguous()
+        index = torch.searchsorted(steps, (uniform * steps[:, -1]).T.contiguous()).T.clamp(max=len(self.z) - 1)
+        return self.z.gather(0, index[..., None].expand(*index.shape, self.z.shape[-1]))
+
+
+Source = Pool | Independent  # where draws take their z from: a pool of candidates, or q(z|y)
+
+
+class PosteriorLVM(nn.Module):
+    """q(x|y) = integral of q(z|y,alpha) q(x|z,y,alpha) over z.
+
+    encoder: q(z|y,alpha), given values and observed; decoder: given z, and also values and observed where
+    `decoder_sees`. With `conditioned` the decoder's density is conditioned on y in closed form. `unknowns`,
+    where given, is q(log beta|z,y,alpha). The latent prior p(z) is N(0, I), or q(z|nothing) with `own_prior`.
+
+    Draws are plain (z from q(z|y)) or refined: z picked by importance weight from a `pool` of candidates.
+    """
+
+    def __init__(
+        self,
+        encoder: Conditional,
+        decoder: Conditional,
+        corruption: Corruption,
+        conditioned: bool = True,
+        decoder_sees: bool = False,
+        unknowns: Conditional | None = None,
+        own_prior: bool = False,
+    ):
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.corruption = corruption
+        self.conditioned = conditioned
+        self.decoder_sees = decoder_sees
+        self.unknowns = unknowns
+        self.own_prior = own_prior
+        self.model: PosteriorLVM | None = None  # what resampling draws with; None: this one
+
+    def latent(self, obs: Observations) -> Independent:
+        """q(z|y,alpha)."""
+        return self.encoder(obs.values, obs.observed.to(obs.values.dtype))
+
+    def prior(self, obs: Observations, q: Independent) -> Independent:
+        """p(z), of the shape of q(z|y), or one for all samples."""
+        if not self.own_prior:
+            return standard_normal(q.base_dist.loc)
+        nothing = torch.zeros_like(obs.values[:1])
+        return self.encoder(nothing, nothing)
+
+    def decode(self, z: Tensor, obs: Observations) -> Independent:
+        """The decoder's own density: p(x|z) of MVAE and MIWAE, before y has its say."""
+        if self.decoder_sees:
+            return self.decoder(z, obs.values, obs.observed.to(z.dtype))
+        return self.decoder(z)
+
+    def clean(self, z: Tensor, obs: Observations) -> Independent:
+        """q(x|z,y,alpha). z: (..., samples, latent)."""
+        density = self.decode(z, obs)
+        return self.corruption.condition(obs, density) if self.conditioned else self.corruption.pin(obs, density)
+
+    def log_weight(self, z: Tensor, obs: Observations, q: Independent) -> Tensor:
+        """log p(y|z) p(z) / q(z|y), of shape (..., samples)."""
+        likelihood = self.corruption.marginal_log_prob(obs, self.decode(z, obs))
+        return likelihood + self.prior(obs, q).log_prob(z) - q.log_prob(z)
+
+    def pool(self, obs: Observations, candidates: int, normals: Normals) -> Pool:
+        """Candidates from q(z|y), a quarter of them from p(z), with their importance weights under the decoder.
+
+        The quarter is for rows unlike those of training, where q(z|y) may be narrow and wrong: weights are bounded.
+        """
+        q, share = self.latent(obs), (candidates // 4) / candidates
+        p = self.prior(obs, q)
+        numbers = normals(candidates, *q.base_dist.loc.shape)
+        first = candidates - candidates // 4
+        z = torch.cat([reparametrise(q, numbers[:first]), reparametrise(p, numbers[first:])])
+        prior, own = p.log_prob(z), q.log_prob(z)
+        source = torch.logaddexp(own + log1p(-share), prior + log(share)) if share else own
+        likelihood = self.corruption.marginal_log_prob(obs, self.decode(z, obs))
+        weights = (likelihood + prior - source).softmax(0)
+        return Pool(z, torch.where(weights.isfinite(), weights, 1 / candidates))  # far outside the data: all alike
+
+    def drawn_with(self, refine: int) -> "PosteriorLVM":
+        """What draws are made with: where they are resampled, the model they are resampled by."""
+        return self.model if refine and self.model is not None else self
+
+    def source(self, obs: Observations, refine: int, normals: Normals) -> Source:
+        """Where draws take their z from: q(z|y), or a pool of `refine` candidates."""
+        return self.pool(obs, refine, normals) if refine else self.latent(obs)
+
+    def draw(self, obs: Observations, draws: int, normals: Normals, source: Source) -> Tensor:
+        """Draws of x, (draws, samples, *event)."""
+        if isinstance(source, Pool):
+            z = source.pick(normals(draws, len(obs)))
+        else:
+            z = reparametrise(source, normals(draws, *source.base_dist.loc.shape))
+        density = self.clean(z, obs)
+        return reparametrise(density, normals(*density.base_dist.loc.shape))
+
+    def mean(self, obs: Observations, draws: int, normals: Normals, source: Source) -> Tensor:
+        """Posterior mean of x, (samples, *event): E[x|z,y] averaged over `draws` of z, or over a pool by weight."""
+        if isinstance(source, Pool):
+            pool = source
+        else:
+            z = reparametrise(source, normals(draws, *source.base_dist.loc.shape))
+            pool = Pool(z, torch.full(z.shape[:2], 1 / draws, device=z.device))
+        centres = self.clean(pool.z, obs).base_dist.mean
+        weights = pool.weights.reshape(*pool.weights.shape, *[1] * len(obs.event_shape))
+        return (weights * centres).sum(0)
+
+
+class Ensemble(nn.Module):
+    """Posteriors of equal standing as one: draws are taken from each in turn, means are averaged.
+
+    Each has learned something else where the data leave room for it, so that their draws together say what
+    one alone does not know.
+    """
+
+    def __init__(self, members: Sequence[nn.Module]):
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    @property
+    def each(self) -> list[PosteriorLVM]:
+        """The members."""
+        return [cast(PosteriorLVM, member) for member in self.members]
+
+    @property
+    def exact(self) -> Tensor:
+        """Which features are observed without noise; the same for all members."""
+        return self.each[0].corruption.exact
+
+    @property
+    def noise(self) -> Tensor | None:
+        """The noise level, a mean where members have learned it; None where it hangs on the sample.
+
+        Where it grows with the value, the level at 0, the mean of the data.
+        """
+        if self.each[0].unknowns is not None:
+            return None
+        middle = torch.zeros((), device=next(self.parameters()).device)
+        return torch.stack([member.corruption.level(middle) for member in self.each]).mean(0)
+
+    def drawn_with(self, refine: int) -> "Ensemble":
+        """What draws are made with."""
+        return Ensemble([member.drawn_with(refine) for member in self.each])
+
+    def source(self, obs: Observations, refine: int, normals: Normals) -> list[Source]:
+        """Where the draws of each member take their z from."""
+        return [member.source(obs, refine, normals) for member in self.each]
+
+    def draw(self, obs: Observations, draws: int, normals: Normals, source: list[Source], together: int) -> Tensor:
+        """The first `draws` of `together` draws of x, (draws, samples, *event); members that have none are not run."""
+        turns = [range(together)[turn :: len(source)] for turn in range(min(draws, len(source)))]
+        parts = [
+            member.draw(obs, len(turn), normals, own) for member, turn, own in zip(self.each, turns, source, strict=False)
+        ]
+        order = torch.tensor([k for turn in turns for k in turn], device=obs.values.device)
+        return torch.cat(parts)[order.argsort()[:draws]]
+
+    def mean(self, obs: Observations, draws: int, normals: Normals, source: list[Source]) -> Tensor:
+        """Posterior mean of x, (samples, *event)."""
+        some = max(1, draws // len(source))
+        means = [member.mean(obs, some, normals, own) for member, own in zip(self.each, source, strict=True)]
+        return torch.stack(means).mean(0)
+
+
+class PriorLVM(nn.Module):
+    """p(x) = integral of p(z_p) p(x|z_p) over z_p, p(z_p) = N(0, I), with its encoder q(z_p|x)."""
+
+    def __init__(self, encoder: Conditional, decoder: Conditional):
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+
+    def elbo(self, x: Tensor, normals: Normals) -> tuple[Tensor, Tensor]:
+        """P = log p(x|z_p) at one draw of z_p, and K = KL(q(z_p|x) || p(z_p)); log p(x) >= E[P - K]."""
+        q = self.encoder(x)
+        z = reparametrise(q, normals(*q.base_dist.loc.shape))
+        return self.decoder(z).log_prob(x), kl_divergence(q, standard_normal(z))
+
+    def log_prob(self, x: Tensor, weights: int, normals: Normals) -> Tensor:
+        """Importance-weighted bound on log p(x), tight as `weights` grows."""
+        q = self.encoder(x)
+        z = reparametrise(q, normals(weights, *q.base_dist.loc.shape))
+        log_w = self.decoder(z).log_prob(x) + standard_normal(z).log_prob(z) - q.log_prob(z)
+        return log_w.logsumexp(0) - log(weights)

@@ -1,0 +1,268 @@
+"""Fitting on a table larger than memory: on a sample that one pass over it takes.
+
+Training looks at no more than steps x batch rows, so a uniform sample of as many rows serves it as well as the whole
+table. What a sample could miss is added to it: a row for each category, for the least and the largest value of each
+column, for the first number with a fraction.
+"""
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from unfade.data import containers as tables
+from unfade.data.text_formats import Witnesses, is_blank
+from unfade.errors import DataNotice, InvalidData, InvalidFile
+from unfade.estimator import Recoverer
+from unfade.io.streams import FIXED_BYTES, READ, Source, parse_memory
+from unfade.methods.registry import members_for, training_for
+from unfade.rng import step_keys
+from unfade.training.checkpoints import Checkpoint
+
+CATEGORIES = 10_000  # different texts of a column that are told apart; a column with more passes through
+_LEAST_ROWS = 20_000  # a sample has as many, however few steps there are: sizes and scales are found from it
+_FIT_BYTES = 64  # that a fit takes for a feature of a row
+
+
+def fit_stream(
+    rec: Recoverer,
+    path: str | os.PathLike[str],
+    memory: str | int = "2GB",
+    seed: int = 0,
+    checkpoint: Checkpoint | None = None,
+) -> Recoverer:
+    """Fit on a Parquet or CSV file, or a folder of Parquet files, that need not fit into memory; one pass over it.
+
+    Where the rows fit into `memory`, the result is that of `rec.fit` on the whole table. Else it is fitted on a uniform
+    sample, chosen by `seed`: of as many rows as training can look at, or as memory holds. Kinds of columns,
+    categories, the least and the largest values are those of the whole table. Texts of a column beyond 10,000 different
+    ones are not told apart: it passes through, or, where `kinds` says that it is a category, those that are not
+    in the sample tell the model nothing. checkpoint: as in `rec.fit`.
+    """
+    rec._check_parameters()
+    source = Source.open(path)
+    sample = _Sample(source.schema, parse_memory(memory), seed, rec)
+    for table in source.tables(READ):
+        sample.add(table)
+    if sample.rows == 0:
+        raise InvalidFile(f"{path} has no rows. Expected at least one row of data.")
+    table, whole = sample.table(), sample.whole
+    given, found = rec.kinds, {} if whole else sample.kinds()
+    try:
+        rec.kinds = {**found, **(given or {})} or None
+        return rec.fit(table, checkpoint=checkpoint)
+    finally:
+        rec.kinds = given
+
+
+@dataclass
+class _Range:
+    """What a column of numbers, truth values or dates shows in one pass: the rows of its ends and its first fraction."""
+
+    marks: tuple[Any, ...] = ()
+    ends: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
+    needed: dict[Any, int] = field(default_factory=dict)
+    last: float | None = None
+    counting: bool = True  # whether it counts the rows so far
+
+    def look(self, column: pa.ChunkedArray, start: int, name: str) -> None:
+        values = _as_floats(column)
+        self.counting &= not pa.types.is_temporal(column.type)
+        if self.marks:
+            values = np.where(np.isin(values, tables._as_numbers(self.marks)), np.nan, values)
+        for end, reduce in enumerate((np.fmin.reduce, np.fmax.reduce)):
+            found = float(reduce(values))
+            if np.isinf(found):
+                raise InvalidData(
+                    f"Input contains infinity: column {name!r}, row {start + int(np.argmax(values == found))}. "
+                    "Expected finite numbers, with NaN for missing entries; replace inf by NaN or by a number."
+                )
+            if (found < self.ends[0]) if end == 0 else (found > self.ends[1]):
+                self.ends[end] = found
+                self.needed[end] = start + int(np.argmax(values == found))
+        if "fraction" not in self.needed and pa.types.is_floating(column.type):
+            fraction = values != np.round(values)
+            fraction &= ~np.isnan(values)
+            if fraction.any():
+                self.needed["fraction"] = start + int(np.argmax(fraction))
+        if self.counting:
+            before = values[:1] - 1 if self.last is None else [self.last]
+            self.counting = bool((np.diff(np.concatenate([before, values])) == 1).all())
+            self.last = float(values[-1])
+
+    def kind(self, rows: int) -> str | None:
+        """The kind of the column, where the sample does not show it."""
+        return "passthrough" if self.counting and rows > 20 else None
+
+    features = 1
+
+
+@dataclass
+class _Values:
+    """The different values of a column of texts in one pass, each with its first row; and whether they have a format."""
+
+    marks: tuple[Any, ...] = ()
+    needed: dict[Any, int] = field(default_factory=dict)
+    count: int = 0
+    many: bool = False
+    shown: dict[str, int] = field(default_factory=dict)  # the first limit such as <0.5, number, other text, and gap
+    witnesses: Witnesses = field(default_factory=Witnesses)
+
+    def look(self, column: pa.ChunkedArray, start: int, name: str) -> None:
+        self.count += len(column) - column.null_count
+        if self.many and "other" in self.shown and self.witnesses.none:
+            return
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        encoded = column.combine_chunks().dictionary_encode()
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        found, rows = np.unique(codes, return_index=True)
+        values = encoded.dictionary.to_pylist()
+        for code, row in zip(found.tolist(), rows.tolist(), strict=True):
+            if code < 0 or values[code] in self.needed:
+                continue
+            if self._show(values[code], start + row) and isinstance(values[code], str):
+                self.witnesses.look({values[code]: start + row})
+            if not self.many:
+                self.needed[values[code]] = start + row
+        if len(self.needed) > CATEGORIES:
+            self.many, self.needed = True, {}
+        for what, row in (*self.shown.items(), *self.witnesses.cells.items()):
+            self.needed[what, row] = row  # a pair: no text is one
+
+    def _show(self, value: Any, row: int) -> bool:
+        """Note the first cell of each sort; whether it is one that holds something."""
+        text = value if isinstance(value, str) else ""
+        if isinstance(value, str) and (is_blank(text) or text.strip() in map(str, self.marks)):
+            self.shown.setdefault("gap", row)
+            return False
+        what = "limit" if tables._LIMIT.fullmatch(text) else "number" if tables._NUMBER.fullmatch(text) else "other"
+        self.shown.setdefault(what, row)
+        return True
+
+    @property
+    def features(self) -> int:
+        """How many features of a model it is."""
+        return 1 if self.many or self._read() else max(1, sum(not isinstance(value, tuple) for value in self.needed))
+
+    def kind(self, rows: int) -> str | None:
+        """The kind of the column, where the sample does not show it."""
+        if set(self.shown) - {"gap"} == {"limit", "number"} or not self.count or self._read():
+            return None
+        return "passthrough" if self.many or self.features > max(20, 0.3 * self.count) else "category"
+
+    def _read(self) -> bool:
+        """Whether the texts are read as numbers, dates or times."""
+        found = self.witnesses.formats
+        return bool(found) and not (found[0].plain and "gap" not in self.shown and not self.marks)
+
+
+class _Sample:
+    """A uniform sample of rows taken in one pass, and the rows that a sample must not miss.
+
+    Each row has a key, a hash of the seed and its number: the sample is the rows of the smallest keys, so it hangs on
+    nothing else. Where all rows fit, it is all rows.
+    """
+
+    def __init__(self, schema: pa.Schema, memory: int, seed: int, rec: Recoverer):
+        self.memory, self.seed, self.rec = memory, seed, rec
+        self.rows = self.held_rows = self.bytes = 0
+        self.highest: int | None = None  # key of a row that is kept, where not all are
+        self.held: list[tuple[np.ndarray, np.ndarray, pa.Table]] = []  # numbers of rows, their keys, the rows
+        looks = {each.name: _look(each.type, (rec.kinds or {}).get(each.name)) for each in schema}
+        self.looks = {name: look(tables.marks_of(rec.missing, name)) for name, look in looks.items() if look is not None}
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows fit."""
+        return self.rows <= self._most()
+
+    def _most(self) -> int:
+        """How many rows memory holds."""
+        features = sum(look.features for look in self.looks.values())
+        return max(1000, int((self.memory - FIXED_BYTES) / (_FIT_BYTES * features + 3 * self.bytes / max(1, self.rows))))
+
+    def _enough(self) -> int:
+        """How many rows to keep: those that training can look at, where not all fit."""
+        if self.whole:
+            return self.rows
+        rec, features = self.rec, sum(look.features for look in self.looks.values())
+        members = members_for(rec.method, features) if rec.members == "auto" else int(rec.members)
+        training = rec.training or training_for(rec.method, members, self.rows)
+        visits = int(rec.max_steps or training.steps) * training.batch_size * members
+        return min(self._most(), max(_LEAST_ROWS, visits))
+
+    def add(self, table: pa.Table) -> None:
+        """The next rows."""
+        for name, look in self.looks.items():
+            look.look(table[name], self.rows, name)
+        numbers = torch.arange(self.rows, self.rows + len(table))
+        keys = step_keys(torch.tensor([self.seed]), numbers)[:, 0].numpy()
+        self.held.append((numbers.numpy(), keys, table))
+        self.rows, self.bytes = self.rows + len(table), self.bytes + table.nbytes
+        if self.highest is not None:
+            self.held[-1] = self._kept(self.held[-1])
+        self.held_rows += len(self.held[-1][0])
+        if self.held_rows > 1.5 * self._most():
+            self._prune()
+
+    def _prune(self) -> None:
+        keys = np.concatenate([keys for _, keys, _ in self.held])
+        most = self._enough()
+        if most < len(keys):
+            self.highest = int(np.partition(keys, most - 1)[most - 1])
+            self.held = [self._kept(each) for each in self.held]
+            parts = list(zip(*self.held, strict=True))
+            self.held = [(np.concatenate(parts[0]), np.concatenate(parts[1]), pa.concat_tables(parts[2]).combine_chunks())]
+        self.held_rows = sum(len(numbers) for numbers, _, _ in self.held)
+
+    def _kept(self, held: tuple[np.ndarray, np.ndarray, pa.Table]) -> tuple[np.ndarray, np.ndarray, pa.Table]:
+        numbers, keys, table = held
+        needed = np.array([row for look in self.looks.values() for row in look.needed.values()], dtype=np.int64)
+        keep = (keys <= self.highest) | np.isin(numbers, needed)
+        return numbers[keep], keys[keep], table.filter(pa.array(keep))
+
+    def table(self) -> pa.Table:
+        """The sample, rows in their order."""
+        self._prune()
+        return pa.concat_tables([table for _, _, table in self.held])
+
+    def kinds(self) -> dict[str, str]:
+        """Kinds of columns that the sample alone would not show."""
+        found = {name: look.kind(self.rows) for name, look in self.looks.items()}
+        if many := [n for n, look in self.looks.items() if isinstance(look, _Values) and look.many and found[n]]:
+            warnings.warn(
+                f"More than {CATEGORIES:,} different texts are in {many[:10]}: passed through as they are. Give "
+                "kinds={...: 'category'} to take those that the sample holds as categories.",
+                DataNotice,
+                stacklevel=4,
+            )
+        return {name: kind for name, kind in found.items() if kind is not None}
+
+
+def _look(kind: pa.DataType, given: str | None) -> Callable[..., _Range | _Values] | None:
+    """How to look at a column of an Arrow type, for which the user gave a kind or none."""
+    if given == "passthrough":
+        return None
+    types = pa.types
+    texts = (types.is_string, types.is_large_string, types.is_dictionary)
+    if given in ("ordered", "category") or any(is_it(kind) for is_it in texts):
+        return _Values
+    ranged = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_temporal)
+    return _Range if any(is_it(kind) for is_it in ranged) else None
+
+
+def _as_floats(column: pa.ChunkedArray) -> np.ndarray:
+    """Numbers, truth values and dates as floats, NaN where there is none."""
+    if pa.types.is_date32(column.type) or pa.types.is_time32(column.type):
+        column = column.cast(pa.int32())
+    elif pa.types.is_temporal(column.type):
+        column = column.cast(pa.int64())
+    elif pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)

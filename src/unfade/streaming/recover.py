@@ -1,0 +1,270 @@
+"""Recovering a table larger than memory, part by part, into a folder that is there whole or not at all."""
+
+import copy
+import json
+import os
+import shutil
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from pyarrow import parquet
+
+from unfade.errors import DataNotice, InvalidData, InvalidFile
+from unfade.estimator import Recoverer
+from unfade.io.streams import FIXED_BYTES, Source, parse_memory
+from unfade.storage import check_free, digest, followed
+from unfade.training.progress import counting
+
+PARTIAL = ".partial"  # ending of the folder that is written to until all is there
+
+
+def recover_stream(
+    rec: Recoverer | str | os.PathLike[str],
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    draws: int = 0,
+    refine: int | str | None = None,
+    seed: int = 0,
+    memory: str | int = "2GB",
+    *,
+    clean: bool = True,
+    resume: bool = False,
+    workers: int = 1,
+) -> Path:
+    """Recover a Parquet or CSV file, or a folder of Parquet files, part by part into the folder `target`.
+
+    target/clean.parquet holds the posterior mean, target/draws.parquet the draws as a long table (draw, row, then the
+    data's columns); both are folders of Parquet parts, which are read as one file. clean: False leaves the mean
+    out, which takes most of the time. refine: in place of the estimator's, for mean and draws. Numbers are those of
+    `transform` and `sample(..., seed=seed)` on the whole table, bit for bit, whatever `memory` is.
+
+    Parts gather in the folder `target` + ".partial", which takes its name when all is there. resume: go on with the
+    parts that a stopped run has left, if source, model and settings are the same. workers: parts that are worked on at
+    the same time, by a thread each; they share the memory.
+    """
+    rec = with_refine(rec if isinstance(rec, Recoverer) else Recoverer.load(rec), refine)
+    quiet = copy.copy(rec).set_params(verbose=0)  # what is done is told here, not part by part
+    if not isinstance(draws, (int, np.integer)) or draws < 0 or not (draws or clean):
+        raise InvalidData(f"draws must be a whole number of at least 0 (1 without the mean), got {draws!r}.")
+    opened, target = Source.open(source), followed(target)
+    if draws and (taken := {"draw", "row"} & set(opened.schema.names)):
+        raise InvalidData(f"Draws need the names draw and row, but {source} has columns {sorted(taken)}. Rename them.")
+    if not isinstance(workers, (int, np.integer)) or workers < 1:
+        raise InvalidData(f"workers must be a whole number of at least 1, got {workers!r}.")
+    size = _part_rows(parse_memory(memory) // workers, rec, len(opened.schema), int(draws))
+    plan = {
+        "source": opened.stamp(), "model": fingerprint(rec), "draws": int(draws), "refine": rec._refine(),
+        "seed": int(seed), "clean": bool(clean), "rows_a_part": size,
+    }  # fmt: skip
+    what = [name for name, wanted in (("clean.parquet", clean), ("draws.parquet", draws)) if wanted]
+    if target.exists() and resume and _read_plan(target) == plan:
+        return target
+    check_free(target)
+
+    def work(table: pa.Table, start: int, folder: Path) -> None:
+        parts = recovered(quiet, table, int(draws), int(seed), np.arange(start, start + len(table)), clean, "row")
+        for name in what:
+            _write(parts[name], folder / name / f"part-{start // size:06d}.parquet")
+        add(len(table))
+
+    with _partial_folder(target, plan, what, resume) as folder, counting(rec.verbose > 0, "writing parts") as add:
+        done = _complete(folder, what) * size
+        rest = ((table, done + number * size, folder) for number, table in enumerate(opened.tables(size, done)))
+        _each(work, rest, int(workers))
+        if not _complete(folder, what):
+            raise InvalidFile(f"{source} has no rows. Expected at least one row of data.")
+        for name in what:
+            _settle(folder / name)
+    return target
+
+
+def is_finished(target: Path, **said: Any) -> bool:
+    """Whether an earlier run has written all of `target`, of that source, with as many draws and that seed."""
+    plan = _read_plan(target)
+    return plan is not None and all(plan.get(name) == value for name, value in said.items())
+
+
+def _each(work: Callable[..., None], tasks: Iterable[tuple[Any, ...]], workers: int) -> None:
+    """Do one task after another; with several workers, as many at the same time."""
+    if workers == 1:
+        for task in tasks:
+            work(*task)
+            del task  # its memory, before the next is read
+        return
+    threads, running = torch.get_num_threads(), deque[Future[None]]()
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            for task in tasks:
+                running.append(pool.submit(work, *task))
+                del task
+                if len(running) == workers:
+                    running.popleft().result()
+            while running:
+                running.popleft().result()
+        finally:
+            for future in running:
+                future.cancel()
+            torch.set_num_threads(threads)
+
+
+def recovered(
+    rec: Recoverer, table: pa.Table, draws: int, seed: int, rows: Any, clean: bool = True, row_name: str | None = None
+) -> dict[str, pa.Table]:
+    """A table recovered: "clean.parquet" the mean, "draws.parquet" draws one below another, each with its number.
+
+    rows: the number of each row, on which its draws hang; row_name: of a column that holds it, if any.
+    """
+    parts = {}
+    if clean:
+        parts["clean.parquet"] = _like(rec.transform(table), table.schema)
+    if draws:
+        completed = rec.sample(table, draws, seed=seed, row_ids=rows)
+        below = []
+        for number in range(draws):
+            one = _like(completed[number], table.schema)
+            if row_name is not None:
+                one = one.add_column(0, row_name, pa.array(rows))
+            below.append(one.add_column(0, "draw", pa.array(np.full(len(table), number))))
+        parts["draws.parquet"] = pa.concat_tables(below, promote_options="permissive")
+    return parts
+
+
+def _like(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table in the types of a schema where its values allow it; cells that are still missing as nulls."""
+    columns = []
+    for column, kind in zip(table.columns, schema.types, strict=True):
+        if pa.types.is_floating(column.type):
+            column = _nulls(column)
+        if column.type != kind:
+            with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # such as 2.5 among whole numbers
+                column = column.cast(kind)
+        columns.append(column)
+    return pa.table(columns, names=table.column_names)
+
+
+def _nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Floats with nulls for NaN."""
+    values = column.to_numpy()
+    nothing = np.isnan(values)
+    return pa.chunked_array([pa.array(values, mask=nothing)]) if nothing.any() else column
+
+
+def with_refine(rec: Recoverer, refine: int | str | None) -> Recoverer:
+    """The same fitted model, whose draws are chosen from another number of candidates, if one is given."""
+    rec = copy.copy(rec)
+    rec.refine = rec._refine(refine)
+    return rec
+
+
+def _part_rows(memory: int, rec: Recoverer, columns: int, draws: int) -> int:
+    """Rows a part, a power of two: what the data, the means and the draws of a row take must fit into memory."""
+    each = columns * (64 + 24 * draws) + 24 * rec.space_.features
+    fit = max(1, (memory - FIXED_BYTES) // (2 * each))
+    return min(2**17, 1 << int(fit).bit_length() - 1)
+
+
+def fingerprint(rec: Recoverer) -> str:
+    """A hash of all that the draws of a fitted model hang on, the same before saving and after loading."""
+    posterior = {} if rec.posterior_ is None else rec.posterior_.state_dict()
+    device, limits = rec._device().type, json.dumps(rec.limits, sort_keys=True)
+    widths = getattr(rec, "widths_", None)
+    return digest(rec.method, limits, device, rec.seed_, rec.columns_, rec.space_, widths, dict(sorted(posterior.items())))
+
+
+@contextmanager
+def _partial_folder(target: Path, plan: dict[str, Any], what: Sequence[str], resume: bool) -> Iterator[Path]:
+    """The folder that parts are written to; it takes the name `target` at the end."""
+    folder = target.with_name(target.name + PARTIAL)
+    try:
+        folder.mkdir(exist_ok=True)
+        with _alone(folder):
+            if not (resume and _read_plan(folder) == plan):
+                _clear(folder, resume)
+            for name in what:
+                (folder / name).mkdir(exist_ok=True)
+            for draft in folder.glob("*/.*"):  # of a run that was stopped
+                draft.unlink()
+            draft = folder / ".plan.json"
+            draft.write_text(json.dumps(plan))
+            os.replace(draft, folder / "plan.json")
+            yield folder
+            os.rename(folder, target)
+    except OSError as error:
+        raise InvalidFile(
+            f"Cannot write {target}: {error.strerror or error}. Nothing was left under that name; make room, or choose "
+            f"a folder you may write to. What is complete is in {folder.name}: resume=True goes on with it."
+        ) from None
+
+
+def _clear(folder: Path, resume: bool) -> None:
+    left = list(folder.iterdir())
+    if left and resume:
+        warnings.warn(
+            f"{folder} was made from another source, model or settings: it is begun anew.", DataNotice, stacklevel=5
+        )
+    for each in left:
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Nobody else writes there meanwhile; a process that ends, however it does, lets go."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise InvalidFile(f"Another run is writing to {folder}. Wait until it is done, or give another name.") from None
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _read_plan(folder: Path) -> Any:
+    try:
+        return json.loads((folder / "plan.json").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _complete(folder: Path, what: Sequence[str]) -> int:
+    """How many parts are there, of all that are wanted."""
+    number = 0
+    while all((folder / name / f"part-{number:06d}.parquet").is_file() for name in what):
+        number += 1
+    return number
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    """A part under its name once it is complete on the disk."""
+    draft = path.with_name(f".{path.name}")
+    few = [f.name for f in table.schema if f.name == "draw" or not (f.name == "row" or pa.types.is_floating(f.type))]
+    with draft.open("wb") as file:
+        parquet.write_table(table, file, use_dictionary=few)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def _settle(folder: Path) -> None:
+    """Give all parts one schema: a column whose values fitted its type in some parts only has the wider one in all."""
+    paths = sorted(folder.iterdir())
+    schemas = [parquet.read_schema(path) for path in paths]
+    schema = pa.unify_schemas(schemas, promote_options="permissive")
+    for path, found in zip(paths, schemas, strict=True):
+        if not found.equals(schema):
+            _write(parquet.read_table(path, partitioning=None).cast(schema), path)

@@ -1,0 +1,1 @@
+"""Objectives, the step, the loop, early stopping, checkpoints, several processes."""
