@@ -220,7 +220,7 @@ class Recovery:
     def _as_it_should_be(self, table: Any) -> bool:
         """Whether there is nothing to recover: no hole, no noise, no cell known to an interval only."""
         from unfade import Recoverer
-        from unfade.data.options import say_what_is_left, without_extremes
+        from unfade.data.options import warn_passthrough_with_missing, without_extremes
         from unfade.io.tables import count_missing
 
         if self.how["noise"] is not None or count_missing(table):
@@ -229,7 +229,7 @@ class Recovery:
         rec._check_parameters()
         obs, container = rec._door(table, reset=True)
         without_extremes(obs, container.columns or ())
-        say_what_is_left(container, rec.kinds)
+        warn_passthrough_with_missing(container, rec.kinds)
         return bool(obs.observed.all()) and not bool(obs.within().any())
 
     def _say_if_large(self, table: Any) -> None:

@@ -143,7 +143,7 @@ def _from_zero(obs: Observations, columns: Sequence[Column]) -> Tensor:
     return numbers & ((least == 0) | ((least > 0) & skewed(obs)))
 
 
-def say_what_is_left(container: Container, kinds: dict[str, str] | None) -> None:
+def warn_passthrough_with_missing(container: Container, kinds: dict[str, str] | None) -> None:
     """Warn the caller's caller of columns that were not used as they might be, though nobody asked for that."""
     there, columns = container.present(), container.columns or ()
     if there is None:
@@ -222,7 +222,7 @@ def _missing_code(values: np.ndarray) -> float | None:
     return None
 
 
-def say_what_is_odd(obs: Observations, space: ModelSpace, columns: Sequence[Column], noisy: bool = False) -> None:
+def warn_unusual(obs: Observations, space: ModelSpace, columns: Sequence[Column], noisy: bool = False) -> None:
     """Warn the caller's caller of entries that cannot be modelled, and of bounds that the data do not keep."""
     names = [column.name for column in columns] or range(len(space.modelled))
     fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)
@@ -246,7 +246,7 @@ def say_what_is_odd(obs: Observations, space: ModelSpace, columns: Sequence[Colu
             warnings.warn(sentence.format(what), DataNotice, stacklevel=3)
 
 
-def say_how_few(images: int) -> None:
+def warn_few_images(images: int) -> None:
     """Warn the caller's caller of images too few to learn from, and say what is done with them."""
     if images < FEW_IMAGES:
         many = "1 image is" if images == 1 else f"{images} images are"

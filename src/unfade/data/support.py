@@ -4,6 +4,7 @@ A measure that is taken from some age on, a question that is asked of some peopl
 model says there, as all of them lie within the support. Such cells are filled from the rows at its edge, and named.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from unfade.data.containers import Column
 from unfade.data.observations import Observations
+from unfade.errors import DataNotice
 from unfade.rng import KeyedNormals
 
 _ROWS, _COLUMNS = 20_000, 200  # that are searched
@@ -146,3 +148,15 @@ def describe_gaps(gaps: Sequence[SupportGap], columns: Sequence[Column]) -> list
         f"{value(gap)} ({gap.cells} missing cells)"
         for gap in gaps
     ]
+
+
+def warn_gaps(gaps: Sequence[SupportGap], columns: Sequence[Column]) -> None:
+    """Warn of missing cells about which the data say nothing."""
+    if gaps:
+        listed = describe_gaps(gaps, columns)
+        warnings.warn(
+            f"{'; '.join(listed[:5])}{' and others' if len(listed) > 5 else ''}: these cells are filled from the rows "
+            "nearest to that edge, which the data can neither support nor refute. Leave out what does not apply there.",
+            DataNotice,
+            stacklevel=4,
+        )

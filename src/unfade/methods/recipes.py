@@ -1,8 +1,8 @@
 """Recipes: how each method trains, as generators that yield one stage after another and end with a posterior."""
 
 import copy
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator
+from dataclasses import dataclass
 from math import prod
 from statistics import NormalDist
 
@@ -16,8 +16,8 @@ from unfade.models.architectures import AnyArchitecture, ConvArchitecture
 from unfade.models.conditionals import Gaussian
 from unfade.models.latent_variable import PosteriorLVM, PriorLVM
 from unfade.training.checkpoints import Checkpoint
-from unfade.training.early_stopping import HoldOut, Split, hold_out, hold_out_as
-from unfade.training.loop import History, OnStep, Run, TrainingConfig, scoped_seed
+from unfade.training.early_stopping import HoldOut, hold_out, hold_out_as
+from unfade.training.loop import OnStep, TrainingConfig, scoped_seed
 from unfade.training.objectives import (
     MIWAE,
     MVAE,
@@ -42,7 +42,8 @@ class Stage:
     """A part of a recipe: what to train by what, for a share of the steps and of the time that is left.
 
     watched: for as long as observed cells say that `hold` holds out, unless the number of steps is fixed; the steps it
-    took are what the shares of later stages refer to. finds_noise: whether it is there to find the noise level.
+    took are what the shares of later stages refer to. finds_noise: whether it is there to find the noise level. warmup: of
+    the objective, in place of the training's. A recipe is told of each stage whether training was interrupted.
     """
 
     posterior: PosteriorLVM
@@ -52,22 +53,21 @@ class Stage:
     watched: bool = False
     hold: HoldOut = hold_out
     finds_noise: bool = False
+    warmup: tuple[float, float, float] | None = None
 
 
-Recipe = Generator[Stage, None, PosteriorLVM]
+Recipe = Generator[Stage, bool, PosteriorLVM]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Task:
-    """What every recipe is given: the data and settings; and what became of them.
+    """The data of a fit, and how to fit: what every recipe is given.
 
     refine: candidates that draws are chosen from, used where held-out cells are predicted. deadline: by
     time.monotonic(); each stage takes its share of the time that is left. linear: whether a linear model may take
-    the place of networks. split, predicted: cells that were held out to find how long to train, and draws of their clean
-    values. checkpoint: keeps what training has reached. ends: what the decoder's means stay between, (2, features), where
-    the architecture is bounded; None: 0 and 1. image, places: height, width and channels of images, and which of their
-    entries the features are; image is None for other data. simple: the simple method that took the place of what was
-    trained, if one did.
+    the place of networks. checkpoint: keeps what training has reached. ends: what the decoder's means stay between, (2,
+    features), where the architecture is bounded; None: 0 and 1. image, places: height, width and channels of images, and
+    which of their entries the features are; image is None for other data.
     """
 
     obs: Observations
@@ -79,16 +79,11 @@ class Task:
     fixed_steps: bool = False
     deadline: float | None = None
     on_step: OnStep | None = None
-    histories: list[History] = field(default_factory=list)
-    interrupted: bool = False
     linear: bool = False
-    split: Split | None = None
-    predicted: Tensor | None = None
     checkpoint: Checkpoint | None = None
     ends: Tensor | None = None
     image: tuple[int, int, int] | None = None
     places: Tensor | None = None
-    simple: str = ""
 
     @property
     def features(self) -> int:
@@ -103,18 +98,6 @@ class Task:
         if isinstance(decoder, Gaussian) and decoder.ends is not None and self.ends is not None:
             decoder.ends.copy_(self.ends)
         return built.to(self.obs.values)
-
-    def run_of(self, stage: Stage, now: float) -> Run:
-        """A stage that begins `now`, as `train_many` takes it."""
-        seconds = None if self.deadline is None else max(1e-3, stage.time_share * (self.deadline - now))
-        config = replace(self.training, steps=max(1, int(self.training.steps * stage.share)), max_seconds=seconds)
-        objective = stage.objective.to(self.obs.values)
-        return Run(stage.posterior, objective, self.obs, config, self.seed + len(self.histories))
-
-    def keep(self, histories: list[History]) -> None:
-        """Record what happened."""
-        self.histories += histories
-        self.interrupted = histories[-1].interrupted
 
 
 def build_posterior(
@@ -139,7 +122,7 @@ def build_posterior(
         )
 
 
-def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most: int) -> Iterator[Stage]:
+def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most: int) -> Generator[Stage, bool, bool]:
     """A short first stage that finds the noise level and freezes it.
 
     Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
@@ -160,9 +143,10 @@ def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most
     pace = min(1.0, 1e3 * task.training.learning_rate)
     needed = max(300, min(most, steps // 10)) / pace  # the level needs some 300 to fall
     taken = int(min(steps, needed, max(20, few)))
-    yield Stage(posterior, objective, taken / steps, time_share=0.15, finds_noise=True)
+    interrupted = yield Stage(posterior, objective, taken / steps, time_share=0.15, finds_noise=True)
     _keep_below(noise, roughness)
     noise.requires_grad_(False)
+    return interrupted
 
 
 def _keep_below(noise: Corruption, roughness: float | None) -> None:
@@ -205,8 +189,8 @@ def _alone(task: Task, objective: Objective, time_share: float = 1.0, noise_step
     """
     posterior = task.posterior(**kind)
     if posterior.corruption.learned:
-        yield from _noise_stage(task, posterior, objective, noise_steps)
-        if not task.interrupted:
+        interrupted = yield from _noise_stage(task, posterior, objective, noise_steps)
+        if not interrupted:
             posterior = task.posterior(**kind)
     yield Stage(posterior, objective, time_share=time_share, watched=True, hold=_hold(task))
     return posterior
@@ -231,8 +215,7 @@ def paper_tae(
         inverter = architecture.encoder(3 * features if sees else features)
         objective = PaperTAE(architecture.prior(features), inverter, sees, lam, C, penalty)
     posterior = task.posterior(conditioned=False, infer_noise=infer_noise)
-    task.training = replace(task.training, warmup=(gamma_start, gamma_end, gamma_floor))
-    yield Stage(posterior, objective)
+    yield Stage(posterior, objective, warmup=(gamma_start, gamma_end, gamma_floor))
     return posterior
 
 

@@ -5,12 +5,11 @@ import inspect
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from unfade.corruption.noise import Corruption
 from unfade.data.observations import Observations, by_columns, variance
 from unfade.data.options import TOLD
 from unfade.errors import InvalidData
@@ -20,9 +19,10 @@ from unfade.models.architectures import PAPER, AnyArchitecture, Architecture, Co
 from unfade.models.baselines import NearestPixels, marginals
 from unfade.models.latent_variable import Ensemble, PosteriorLVM
 from unfade.models.linear import linear_posterior, resampled_factors
-from unfade.training.early_stopping import train_watched
-from unfade.training.loop import History, TrainingConfig, train_many
+from unfade.training.early_stopping import Split, train_watched
+from unfade.training.loop import Ended, History, Run, TrainingConfig, train_many
 
+P = TypeVar("P")
 DEFAULT_TRAINING = TrainingConfig()
 IMAGE_TRAINING = TrainingConfig(batch_size=8, learning_rate=1e-3)
 IMAGE_PIXELS = 640_000  # of a batch: two of 640 x 480, which is some gigabytes of maps
@@ -89,41 +89,62 @@ METHODS = {
 }
 
 
-def fit_method(name: str, task: Task, settings: dict[str, Any]) -> PosteriorLVM:
-    """Fit a method by its name with its own settings; what happened is in `task.histories`."""
+@dataclass(frozen=True)
+class FitResult(Generic[P]):
+    """What a fit found.
+
+    posterior: of one model, or an ensemble; histories: of each stage of the first member. split, predicted: cells that were
+    held out to find how long to train, and draws of their clean values; None where none were. replaced_by: the simple
+    method that is given in place of what was trained, if one is.
+    """
+
+    posterior: P
+    histories: tuple[History, ...] = ()
+    split: Split | None = None
+    predicted: Tensor | None = None
+    replaced_by: str = ""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended training."""
+        return any(history.interrupted for history in self.histories)
+
+
+def fit_method(name: str, task: Task, settings: dict[str, Any]) -> FitResult[PosteriorLVM]:
+    """Fit a method by its name with its own settings."""
     return fit_many(name, [task], [settings])[0]
 
 
-def fit_ensembles(name: str, tasks: Sequence[Task], settings: dict[str, Any], members: int) -> list[Ensemble]:
-    """For each task as many posteriors as one, all side by side; they differ in their seeds.
+def fit_ensembles(name: str, tasks: Sequence[Task], settings: dict[str, Any], members: int) -> list[FitResult[Ensemble]]:
+    """Fit for each task as many posteriors as one, all side by side; they differ in their seeds.
 
     Where a task allows it and a linear model predicts held-out cells as well, it takes the place of the networks; so does
-    a simple method where they predict held-out cells worse. A task keeps the histories of its first member.
+    a simple method where they predict held-out cells worse.
     """
     alike = [
-        replace(task, corruption=copy.deepcopy(task.corruption), seed=task.seed + 100 * member, histories=[])
-        if member
-        else task
+        replace(task, corruption=copy.deepcopy(task.corruption), seed=task.seed + 100 * member) if member else task
         for task in tasks
         for member in range(members)
     ]
     learned = [task.corruption.learned for task in tasks]
-    posteriors = fit_many(name, alike, [settings] * len(alike))
-    parts = [posteriors[first : first + members] for first in range(0, len(alike), members)]
-    found: list[Ensemble] = []
-    for task, part, noise_learned in zip(tasks, parts, learned, strict=True):
-        corruption = part[0].corruption
-        instead = _linear_instead(task, corruption) if task.linear and members > 1 else None
-        found.append(Ensemble(_simple_instead(task, corruption, noise_learned) or instead or part))
+    fits = fit_many(name, alike, [settings] * len(alike))
+    found = []
+    for number, (task, noise_learned) in enumerate(zip(tasks, learned, strict=True)):
+        part = fits[number * members : (number + 1) * members]
+        result = replace(part[0], posterior=Ensemble([fit.posterior for fit in part]))
+        if task.linear and members > 1:
+            result = _linear_instead(task, result)
+        found.append(_simple_instead(task, result, noise_learned))
     return found
 
 
-def _linear_instead(task: Task, corruption: Corruption) -> list[PosteriorLVM] | None:
-    """Linear models that take the place of networks, if they predict held-out cells nearly as well."""
-    split, by_networks, started = task.split, task.predicted, time.monotonic()
-    late = task.interrupted or (task.deadline is not None and started > task.deadline)
+def _linear_instead(task: Task, fit: FitResult[Ensemble]) -> FitResult[Ensemble]:
+    """Put linear models in the place of networks, if they predict held-out cells nearly as well."""
+    split, by_networks, started = fit.split, fit.predicted, time.monotonic()
+    corruption = fit.posterior.each[0].corruption
+    late = fit.interrupted or (task.deadline is not None and started > task.deadline)
     if split is None or by_networks is None or late or corruption.categorical or task.obs.values.numel() > LINEAR_CELLS:
-        return None
+        return fit
     noise = corruption.std.detach()
 
     def fitted(obs: Observations, count: int) -> list[PosteriorLVM]:
@@ -134,22 +155,21 @@ def _linear_instead(task: Task, corruption: Corruption) -> list[PosteriorLVM] | 
         predicted = split.predict(fitted(split.seen, 4), task.refine)
         linear_score, score = (split.crps(x.to(noise.device), corruption) for x in (predicted, by_networks))
         taken = linear_score <= LINEAR_TOLERANCE * score
-        found = fitted(task.obs, LINEAR_MEMBERS) if taken else []
+        posteriors = fitted(task.obs, LINEAR_MEMBERS) if taken else []
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # columns that are not to be told apart
-        return None
-    if taken:
-        task.predicted = predicted.cpu()
+        return fit
     which = "the linear model, not networks" if taken else "networks, not the linear model"
     said = f"{which}: CRPS of held-out cells {linear_score:.4f} by the linear model, {score:.4f} by networks"
-    task.histories.append(History(seconds=time.monotonic() - started, ended=said))
-    return found
+    fit = replace(fit, histories=(*fit.histories, _chosen(said, started)))
+    return replace(fit, posterior=Ensemble(posteriors), predicted=predicted.cpu()) if taken else fit
 
 
-def _simple_instead(task: Task, corruption: Corruption, learned: bool) -> list[nn.Module] | None:
-    """The nearest pixels of images, or else marginals, if what was trained predicts held-out cells worse than they do."""
-    split, by_trained, started = task.split, task.predicted, time.monotonic()
+def _simple_instead(task: Task, fit: FitResult[Ensemble], learned: bool) -> FitResult[Ensemble]:
+    """Put the nearest pixels of images, or else marginals, in the place of what predicts held-out cells worse than they."""
+    split, by_trained, started = fit.split, fit.predicted, time.monotonic()
     if split is None or by_trained is None:
-        return None
+        return fit
+    corruption = fit.posterior.each[0].corruption
     untold = copy.deepcopy(corruption)
     if learned:  # a level that was found by what does worse than a simple method says nothing
         untold.forget_noise()
@@ -164,44 +184,87 @@ def _simple_instead(task: Task, corruption: Corruption, learned: bool) -> list[n
     simple_score = split.crps(predicted, untold)
     score = split.crps(by_trained.to(predicted.device), corruption)
     if score <= SIMPLE_TOLERANCE * simple_score:
-        return None
-    task.predicted, task.simple = predicted.cpu(), name
+        return fit
     said = f"{name}, not networks: CRPS of held-out cells {simple_score:.4f} by {name}, {score:.4f} by networks"
-    task.histories.append(History(seconds=time.monotonic() - started, ended=said))
-    return [simple if task.image is not None else marginals(task.obs, untold)]
+    posterior = Ensemble([simple if task.image is not None else marginals(task.obs, untold)])
+    histories = (*fit.histories, _chosen(said, started))
+    return replace(fit, posterior=posterior, predicted=predicted.cpu(), replaced_by=name, histories=histories)
 
 
-def fit_many(name: str, tasks: Sequence[Task], settings: Sequence[dict[str, Any]]) -> list[PosteriorLVM]:
+def _chosen(said: str, started: float) -> History:
+    return History(seconds=time.monotonic() - started, ended=Ended.NOT_TRAINED, note=said)
+
+
+class _Fitting:
+    """A recipe on its way: the stage that it has come to, and what happened so far."""
+
+    def __init__(self, task: Task, recipe: Recipe):
+        self.task, self.recipe = task, recipe
+        self.steps = task.training.steps
+        self.histories: list[History] = []
+        self.split: Split | None = None
+        self.predicted: Tensor | None = None
+        self.stage: Stage | None = None
+        self.posterior: PosteriorLVM | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        return bool(self.histories) and self.histories[-1].interrupted
+
+    def advance(self) -> None:
+        """Go on to the next stage, or to the posterior that the recipe ends with."""
+        try:
+            self.stage = next(self.recipe) if self.stage is None else self.recipe.send(self.interrupted)
+        except StopIteration as end:
+            self.stage, self.posterior = None, end.value.requires_grad_(False).eval()
+
+    def run_of(self, stage: Stage, now: float) -> Run:
+        """The stage as `train_many` takes it, if it begins `now`."""
+        task = self.task
+        seconds = None if task.deadline is None else max(1e-3, stage.time_share * (task.deadline - now))
+        config = replace(task.training, steps=max(1, int(self.steps * stage.share)), max_seconds=seconds)
+        config = config if stage.warmup is None else replace(config, warmup=stage.warmup)
+        return Run(stage.posterior, stage.objective.to(task.obs.values), task.obs, config, task.seed + len(self.histories))
+
+    def result(self) -> FitResult[PosteriorLVM]:
+        """What was found."""
+        assert self.posterior is not None
+        return FitResult(self.posterior, tuple(self.histories), self.split, self.predicted)
+
+
+def fit_many(name: str, tasks: Sequence[Task], settings: Sequence[dict[str, Any]]) -> list[FitResult[PosteriorLVM]]:
     """Fit tasks of one shape side by side: each as `fit_method` would alone, but that they share their number of steps."""
-    started = [_start(name, task, each) for task, each in zip(tasks, settings, strict=True)]
+    fits = [_Fitting(task, _start(name, task, each)) for task, each in zip(tasks, settings, strict=True)]
     while True:
-        steps = [_advance(recipe) for recipe in started]
-        stages = [step for step in steps if isinstance(step, Stage)]
+        for fit in fits:
+            fit.advance()
+        stages = [fit.stage for fit in fits if fit.stage is not None]
         if not stages:
-            return [step for step in steps if isinstance(step, PosteriorLVM)]
-        if len(stages) < len(steps):
+            return [fit.result() for fit in fits]
+        if len(stages) < len(fits):
             raise InvalidData(
                 "Side by side, all models take the same stages: expected settings that differ in numbers only."
             )
-        if not tasks[0].interrupted:  # once a stage was interrupted, what is there is kept as it is
-            _train(tasks, stages)
+        if not fits[0].interrupted:  # once a stage was interrupted, what is there is kept as it is
+            _train(fits, stages)
 
 
-def _train(tasks: Sequence[Task], stages: Sequence[Stage]) -> None:
-    first, now = tasks[0], time.monotonic()
-    runs = [task.run_of(stage, now) for task, stage in zip(tasks, stages, strict=True)]
+def _train(fits: Sequence[_Fitting], stages: Sequence[Stage]) -> None:
+    first, now = fits[0].task, time.monotonic()
+    runs = [fit.run_of(stage, now) for fit, stage in zip(fits, stages, strict=True)]
     if stages[0].watched and not first.fixed_steps:
         watched = train_watched(runs, first.refine, first.on_step, first.checkpoint, stages[0].hold)
         histories = watched.histories
-        for task in tasks:
-            task.training = replace(task.training, steps=watched.steps)
-        for task, split, predicted in zip(tasks, watched.splits, watched.predicted, strict=False):
-            task.split, task.predicted = split, predicted
+        for fit in fits:
+            fit.steps = watched.steps
+        for fit, split, predicted in zip(fits, watched.splits, watched.predicted, strict=False):
+            fit.split, fit.predicted = split, predicted
     else:
         histories = [[history] for history in train_many(runs, first.on_step, checkpoint=first.checkpoint)]
-    for task, found in zip(tasks, histories, strict=True):
-        task.keep(found)
+    for fit, found in zip(fits, histories, strict=True):
+        fit.histories += found
     if stages[0].finds_noise:
+        tasks = [fit.task for fit in fits]
         for together in {id(task.obs): [other for other in tasks if other.obs is task.obs] for task in tasks}.values():
             _settle_noise(together)
 
@@ -232,11 +295,3 @@ def _start(name: str, task: Task, settings: dict[str, Any]) -> Recipe:
     if unknown := sorted(set(settings) - known):
         raise InvalidData(f"method {name!r} has the settings {sorted(known)}, got {unknown}.")
     return recipe(task, **settings)
-
-
-def _advance(recipe: Recipe) -> Stage | PosteriorLVM:
-    """The next stage of a recipe, or what it ends with."""
-    try:
-        return next(recipe)
-    except StopIteration as end:
-        return end.value.requires_grad_(False).eval()

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Protocol
+from enum import StrEnum
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -55,22 +56,65 @@ class TrainingConfig:
 FEW_STEPS = 200  # that even a small table needs
 
 
+class Ended(StrEnum):
+    """Why a run of the loop ended."""
+
+    ALL_STEPS = "all steps"
+    EARLY = "early stopping"  # held-out cells were no longer predicted better
+    STOPPED = "stopped"  # by the caller's callback
+    OUT_OF_TIME = "out of time"
+    INTERRUPTED = "interrupted"
+    NOT_TRAINED = "not trained"  # a model that needs no training
+
+    @classmethod
+    def of(cls, text: str) -> "Ended":
+        """The reason that a model file of an earlier version gives as a sentence."""
+        starts = {"ran all": cls.ALL_STEPS, "ended by its callback": cls.EARLY, "out of time": cls.OUT_OF_TIME}
+        for start, reason in (starts | {"interrupted": cls.INTERRUPTED}).items():
+            if text.startswith(start):
+                return reason
+        return cls(text) if text in list(cls) else cls.NOT_TRAINED
+
+
 @dataclass
 class History:
-    """What happened: means of the value and of its terms over each stretch of `check_every` steps."""
+    """Training traces: means of the objective and of its terms over each stretch of `check_every` steps.
+
+    planned: the steps that the run could have taken; step: how a step was run; note: what was chosen and why, of a model
+    that needs no training.
+    """
 
     steps: list[int] = field(default_factory=list)
     terms: dict[str, list[float]] = field(default_factory=dict)
     seconds: float = 0.0
-    ended: str = "ran all steps"
-    interrupted: bool = False
-    step: str = ""  # how the step was run
+    ended: Ended = Ended.ALL_STEPS
+    planned: int = 0
+    step: str = ""
+    note: str = ""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.ended is Ended.INTERRUPTED
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, in words."""
+        taken = self.steps[-1] if self.steps else 0
+        return "ran all steps" if self.ended is Ended.ALL_STEPS else f"{self.ended} after {taken} of {self.planned} steps"
 
     def __str__(self) -> str:
         if not self.steps:
-            return f"{self.ended} ({self.seconds:.1f} s)"
-        taken = self.steps[-1]
-        return f"{taken} steps in {self.seconds:.1f} s, {self.ended}; step {self.step}"
+            return f"{self.note or self.ended} ({self.seconds:.1f} s)"
+        return f"{self.steps[-1]} steps in {self.seconds:.1f} s, {self.reason}; step {self.step}"
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> "History":
+        """From JSON, also of earlier versions, in which `ended` is a sentence."""
+        ended = Ended.of(record["ended"])
+        note = record.get("note", record["ended"] if ended is Ended.NOT_TRAINED else "")
+        kept = {name: value for name, value in record.items() if name != "interrupted"}
+        return cls(**{**kept, "ended": ended, "note": note})
 
     def add(self, step: int, means: dict[str, float]) -> None:
         """Append one stretch."""
@@ -200,18 +244,19 @@ class _Loop:
                 self._plan()
                 how = how or self.stepper.accelerate(_worth_compiling(self.config))
                 told = self._stretch()
-                if (on_step is not None and on_step(told)) or self._looked(told):
-                    self._end(f"ended by its callback after {self.done} of {self.config.steps} steps")
+                if on_step is not None and on_step(told):
+                    self._end(Ended.STOPPED)
+                elif self._looked(told):
+                    self._end(Ended.EARLY)
                 if self.checkpoint is not None and not self.ended and self.checkpoint.due():
                     self._write()
             if not self.ended:
-                late = f"out of time after {self.done} of {self.config.steps} steps"
-                self._end("ran all steps" if self.done == self.config.steps else late)
+                self._end(Ended.ALL_STEPS if self.done == self.config.steps else Ended.OUT_OF_TIME)
             if self.checkpoint is not None:
                 self._write()
         except KeyboardInterrupt:
             self.stepper.flat.copy_(self.good)
-            self._end(f"interrupted after {self.done} of {self.config.steps} steps", interrupted=True)
+            self._end(Ended.INTERRUPTED)
         finally:
             self.stepper.release()
         if any(not record.steps for record in self.history) and self.falls.any():
@@ -269,10 +314,10 @@ class _Loop:
     def _elapsed(self) -> float:
         return processes.agreed(time.monotonic() - self.started)
 
-    def _end(self, how: str, interrupted: bool = False) -> None:
+    def _end(self, reason: Ended) -> None:
         self.ended = True
         for record in self.history:
-            record.ended, record.interrupted = how, interrupted
+            record.ended, record.planned = reason, self.config.steps
 
     def _write(self) -> None:
         assert self.checkpoint is not None
@@ -289,7 +334,10 @@ class _Loop:
             return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
         self.stepper.load(part("stepper."))
-        self.falls, self.history = tensors["falls"], [History(**record) for record in meta["history"]]
+        self.falls, self.history = (
+            tensors["falls"],
+            [History.of(record) for record in meta["history"]],
+        )
         self.done, self.ended, self.started = meta["done"], meta["ended"], time.monotonic() - meta["seconds"]
         if self.watch is not None:
             self.watch.load({name: value.to(self.stepper.device) for name, value in part("watch.").items()})

@@ -1,0 +1,44 @@
+"""Dataset: what was given, read once: observations, columns, and the container to give results back in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unfade.data.containers import Column, Container, Missing, open_container
+from unfade.data.observations import Observations, as_observations
+from unfade.data.options import Limits, with_limits
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Observations (samples, *event), NaN read as missing, and the container that they came in."""
+
+    obs: Observations
+    container: Container
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of a frame; none of plain arrays."""
+        return self.container.columns or ()
+
+    def __len__(self) -> int:
+        return len(self.obs)
+
+
+def read(
+    X: Any,
+    columns: Sequence[Column] | None = None,
+    kinds: dict[str, str] | None = None,
+    missing: Missing | None = None,
+    limits: Limits | None = None,
+) -> Dataset:
+    """Read data of any kind.
+
+    Parameters
+    ----------
+    X : array, tensor or frame of shape (samples, *event)
+    columns : columns of an earlier frame, whose kinds and categories hold; None: they are found
+    kinds, missing, limits : as `Recoverer` takes them
+    """
+    data, container = open_container(X, columns, kinds, missing)
+    return Dataset(with_limits(X, as_observations(data, container.names), container, limits), container)

@@ -1,0 +1,249 @@
+"""FittedModel: what a fit found, and how it turns rows into draws of their clean values."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unfade import storage
+from unfade.corruption.noise import GrowingNoise
+from unfade.data import observations
+from unfade.data.containers import Column
+from unfade.data.dataset import Dataset, read
+from unfade.data.encoder import ModelSpace
+from unfade.data.observations import Observations
+from unfade.data.options import matched
+from unfade.data.support import SupportGap, fill_gaps, fill_gaps_with_means
+from unfade.errors import InvalidData
+from unfade.inference.draws import Draws, middle
+from unfade.inference.held_out import HeldOut
+from unfade.inference.sampling import draw_blocks, mean_blocks
+from unfade.methods.parameters import Parameters
+from unfade.methods.registry import DEFAULT_TRAINING
+from unfade.models.architectures import AnyArchitecture, ConvArchitecture
+from unfade.models.latent_variable import Ensemble
+from unfade.training.loop import History
+from unfade.training.progress import counting
+from unfade.training.threads import one_thread
+
+
+Blocks = Callable[..., Iterator[tuple[slice, Tensor]]]
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A posterior, and all that it takes to give its draws in the user's units.
+
+    Parameters
+    ----------
+    parameters : what the user asked for; of these `fill`, `refine`, `limits`, `device` and `verbose` also bear on draws
+    encoder : entries of the data as features of the posterior
+    columns : of the frame that was fitted on; None of arrays
+    posterior : None if no entry varies
+    calibration : calibration scale of each feature (split conformal), (features,); None where draws are as they are
+    support_gaps : missing cells outside the support of the observed ones
+    histories : one per stage of training
+    held_out : observed cells that training held out, with draws; None where it held out none
+    feature_names : names of the columns that scikit-learn has seen
+    """
+
+    parameters: Parameters
+    encoder: ModelSpace
+    columns: tuple[Column, ...] | None
+    posterior: Ensemble | None
+    architecture: AnyArchitecture
+    seed: int
+    calibration: Tensor | None = None
+    support_gaps: tuple[SupportGap, ...] = ()
+    histories: tuple[History, ...] = ()
+    held_out: HeldOut | None = None
+    feature_names: tuple[str, ...] = ()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended training."""
+        return any(history.interrupted for history in self.histories)
+
+    @property
+    def image(self) -> bool:
+        """Whether samples have two axes or more."""
+        return len(self.encoder.event_shape) > 1
+
+    @cached_property
+    def noise(self) -> Any:
+        """Noise level in the units of the data: one number where all columns share it, else one per column."""
+        if self.posterior is None:
+            given = self.parameters.noise
+            return 0.0 if given is None else given if not isinstance(given, (str, dict)) else None
+        found = self.posterior.noise
+        if found is None:
+            return None
+        numbers, levels = self.encoder.numbers, torch.zeros(len(self.encoder.modelled)).double()
+        levels[numbers] = found.cpu().expand(self.encoder.features)[: len(numbers)] * self.encoder.scale
+        some = levels[numbers] if len(numbers) else levels[:1]
+        if torch.allclose(some, some[0], rtol=1e-5, atol=0):
+            return float(some[0])
+        return levels.reshape(self.encoder.event_shape).numpy()
+
+    @cached_property
+    def noise_law(self) -> tuple[float, float] | None:
+        """a and b of sd = a + b x^2, where noise grows with the value."""
+        corruptions = [] if self.posterior is None else [member.corruption for member in self.posterior.each]
+        found = [(c.std.mean(), c.growth.mean()) for c in corruptions if isinstance(c, GrowingNoise)]
+        if not found:
+            return None
+        level, growth = (float(torch.stack(part).mean()) for part in zip(*found, strict=True))
+        scale = float(self.encoder.scale[0])
+        return level * scale, growth / scale
+
+    @property
+    def n_candidates(self) -> int:
+        """How many proposals a draw is resampled from."""
+        return self._candidates(None)
+
+    def with_options(self, **options: Any) -> "FittedModel":
+        """The same model with other values of `fill`, `refine`, `limits`, `device` or `verbose`."""
+        return replace(self, parameters=replace(self.parameters, **options))
+
+    def read(self, X: Any) -> Dataset:
+        """Read data as those of the fit were: columns matched by name, categories as they were."""
+        if isinstance(X, Dataset):
+            return X
+        data = read(X, self.columns, limits=self.parameters.limits)
+        if self.columns is not None and data.container.names is not None:
+            return Dataset(*matched(data.obs, data.container, self.columns))
+        if tuple(data.obs.event_shape) != self.encoder.event_shape:
+            there = tuple(data.obs.event_shape)
+            raise InvalidData(f"Expected samples of shape {self.encoder.event_shape} as at fit, got {there}.")
+        return data
+
+    def transform(self, X: Any) -> Any:
+        """Give the clean data as `fill` says: posterior mean, median or one draw, in the kind of container that X is."""
+        fill = self.parameters.fill
+        if fill == "draw":
+            return self.sample(X, 1)[0]
+        data = self.read(X)
+        means = np.empty((len(data), *data.container.event_shape(data.obs)))
+        rows = torch.zeros(len(data), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
+        # Where features are not straight scales of entries, means are those of draws.
+        blocks = partial(
+            mean_blocks if self.encoder.straight and fill == "mean" else draw_blocks,
+            seed=self.seed, refine=self.n_candidates, draws=16 if isinstance(self.architecture, ConvArchitecture) else 100,
+        )  # fmt: skip
+        with self._counted("filling", len(data), blocks) as counted:
+            self._fill(means[None], data, rows, counted, self.seed, central=True)
+        return data.container.wrap(means)
+
+    def sample(
+        self,
+        X: Any,
+        n_draws: int = 50,
+        *,
+        refine: int | str | None = None,
+        seed: int | None = None,
+        row_ids: Sequence[int] | None = None,
+        out: np.ndarray | None = None,
+    ) -> Draws:
+        """Draw clean data; the parameters are those of `Recoverer.sample`."""
+        data = self.read(X)
+        if not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
+            raise InvalidData(f"n_draws must be a whole number of at least 1, got {n_draws!r}.")
+        rows = torch.as_tensor(np.array(range(len(data)) if row_ids is None else row_ids))
+        if rows.shape != (len(data),) or rows.is_floating_point():
+            raise InvalidData(f"row_ids must hold one whole number a row ({len(data)}), got {row_ids!r}.")
+        if seed is not None and not (isinstance(seed, (int, np.integer)) and 0 <= seed < 2**63):
+            raise InvalidData(f"seed must be a whole number of at least 0, got {seed!r}.")
+        container, obs = data.container, data.obs
+        seed, shape = self.seed if seed is None else int(seed), (n_draws, len(obs), *container.event_shape(obs))
+        draws = np.empty(shape, container.dtype) if out is None else out
+        if draws.shape != shape or not np.issubdtype(draws.dtype, np.floating):
+            raise InvalidData(f"out must hold floating-point numbers of shape {shape}, got {draws.dtype} {draws.shape}.")
+        drawn = partial(draw_blocks, draws=n_draws, seed=seed, refine=self._candidates(refine), widths=self.calibration)
+        with self._counted("drawing", len(obs), drawn) as counted:
+            self._fill(draws, data, rows, counted, seed)
+        return Draws(draws, container, container.reorder(obs.observed.numpy().astype(float)) == 1)
+
+    @property
+    def exact(self) -> Tensor:
+        """Which numbers are observed without noise, (numbers,)."""
+        if self.posterior is None:
+            return torch.ones(0, dtype=torch.bool)
+        return self.posterior.exact.cpu().expand(self.encoder.features)[: len(self.encoder.numbers)]
+
+    def fingerprint(self) -> str:
+        """A hash of everything that draws depend on, the same before saving and after loading."""
+        state = {} if self.posterior is None else dict(sorted(self.posterior.state_dict().items()))
+        chosen, limits = self.parameters, json.dumps(self.parameters.limits, sort_keys=True)
+        gaps = [(gap.column, gap.other, gap.sign, gap.edge, gap.donors) for gap in self.support_gaps]
+        device = chosen.torch_device().type
+        return storage.digest(
+            chosen.method, limits, device, self.seed, self.columns, self.encoder, self.calibration, tuple(gaps), state
+        )
+
+    def _candidates(self, refine: int | str | None) -> int:
+        predictive = self.posterior is not None and self.posterior.each[0].own_prior
+        return self.parameters.n_candidates(self.architecture, predictive, refine)
+
+    def _fill(
+        self, out: np.ndarray, data: Dataset, rows: Tensor, blocks: Blocks, seed: int, central: bool = False
+    ) -> None:
+        """Write into `out` (draws, samples, *event), some rows at a time: what is known, and what the model says.
+
+        blocks: draw_blocks or mean_blocks, given (posterior, observations, keys of rows). central: the middle of the draws
+        of a block instead of the draws.
+        """
+        height, exact, container = max(1, observations.AT_ONCE // data.obs.event_shape.numel()), self.exact, data.container
+        for start in range(0, len(data), height):
+            part, target = data.obs[start : start + height], out[:, start : start + height]
+            entered = self.encoder.enter(part)
+            target[:] = container.reorder(self.encoder.leave(entered.values, part, exact).numpy())
+            todo = _to_model(entered, part, exact)
+            keys = rows[start : start + height][todo]
+            for where, values in blocks(self.posterior, entered[todo], keys):
+                drawn, given = (values if values.ndim == 3 else values[None]).cpu(), part[todo[where]]
+                at = todo[where].numpy()
+                if central:
+                    clean = self.encoder.leave(drawn, given, exact)
+                    if values.ndim == 3:
+                        fill_gaps(self.support_gaps, clean, given.observed, keys[where], seed)
+                    else:
+                        fill_gaps_with_means(self.support_gaps, clean[0], given.observed)
+                    target[0, at] = container.reorder(self._middle(clean, given.observed))
+                    continue
+                for first in range(0, len(drawn), 16):  # a few draws at a time: in double precision they take much more
+                    clean = self.encoder.leave(drawn[first : first + 16], given, exact)
+                    fill_gaps(self.support_gaps, clean, given.observed, keys[where], seed, first)
+                    target[first : first + 16, at] = container.reorder(clean.numpy())
+
+    def _middle(self, draws: Tensor, observed: Tensor) -> np.ndarray:
+        """The mean or median of draws; in frames missing cells get a value that their column can hold."""
+        centre = torch.from_numpy(middle(draws.numpy(), self.columns, self.parameters.fill == "median"))
+        if self.columns is not None:
+            centre = torch.where(observed, centre, self.encoder.possible(centre))
+        return centre.numpy()
+
+    @contextmanager
+    def _counted(self, label: str, rows: int, blocks: Blocks) -> Iterator[Blocks]:
+        """Inside, small models draw by one thread; gives `blocks`, whose rows are counted for the lines of progress."""
+        images = isinstance(self.architecture, ConvArchitecture)
+        entries = None if images else DEFAULT_TRAINING.batch_size * self.encoder.features
+        with one_thread(entries), counting(self.parameters.verbose > 0, label, rows) as add:
+
+            def counted(*given: Any) -> Iterator[tuple[slice, Tensor]]:
+                for where, values in blocks(*given):
+                    yield where, values
+                    add(where.stop - where.start)
+
+            yield counted
+
+
+def _to_model(entered: Observations, part: Observations, exact: Tensor) -> Tensor:
+    """The rows that need the model: others hold nothing but what is known."""
+    open_ = ~(entered.observed[:, : len(exact)] & exact) | part.within().flatten(1).any(1)[:, None]
+    return (open_.any(1) | ~entered.observed[:, len(exact) :].all(1)).nonzero().flatten()

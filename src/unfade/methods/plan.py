@@ -1,0 +1,200 @@
+"""Plan: every decision of a fit, made in one place before it begins. Printed, it says what will be trained, and why."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from unfade.corruption.mixed import recording
+from unfade.corruption.noise import Corruption
+from unfade.data.containers import TEMPORAL
+from unfade.data.dataset import Dataset
+from unfade.data.encoder import ModelSpace
+from unfade.data.observations import Observations
+from unfade.data.options import model_space, named_noise, warn_few_images, warn_passthrough_with_missing, warn_unusual
+from unfade.data.support import SupportGap, find_gaps, warn_gaps
+from unfade.errors import InvalidData
+from unfade.methods.parameters import Parameters
+from unfade.methods.recipes import Task, predicts
+from unfade.methods.registry import METHODS, training_for
+from unfade.models.architectures import (
+    AnyArchitecture,
+    Architecture,
+    ConvArchitecture,
+    architecture_for,
+    conv_architecture,
+    image_of,
+    is_image,
+    network_for,
+)
+from unfade.training.loop import TrainingConfig
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be trained, on what, and why.
+
+    encoder: how entries become features; noise: of the observed cells, without names; settings: of the method; training:
+    batch size, rate and the most steps; n_members: ensemble members side by side; n_candidates: proposals a draw is
+    resampled from; image: height, width and channels, or None; linear: whether a linear model competes with the networks;
+    support_gaps: missing cells outside the support of the observed ones; samples, missing: of the data.
+    """
+
+    method: str
+    settings: dict[str, Any]
+    noise: Any
+    encoder: ModelSpace
+    architecture: AnyArchitecture
+    training: TrainingConfig
+    n_members: int
+    n_candidates: int
+    predictive: bool
+    fixed_steps: bool
+    linear: bool
+    image: tuple[int, int, int] | None
+    support_gaps: tuple[SupportGap, ...]
+    temporal: tuple[bool, ...]
+    seed: int
+    device: torch.device
+    samples: int
+    missing: float
+
+    def corruption(self) -> Corruption:
+        """How clean became observed, in the encoder's units; its noise level may be to be learned."""
+        sure = torch.tensor(self.temporal) if self.temporal else None
+        inferred = isinstance(self.noise, str) and self.noise == "infer"
+        return recording(1.0 if inferred else self.noise, self.encoder, sure)
+
+    def task(self, obs: Observations) -> Task:
+        """The fit as recipes take it."""
+        return Task(
+            self.encoder.enter(obs).to(self.device),
+            self.corruption(),
+            self.architecture,
+            self.training,
+            self.seed,
+            refine=self.n_candidates,
+            fixed_steps=self.fixed_steps,
+            linear=self.linear,
+            ends=self.encoder.ends,
+            image=self.image,
+            places=self.encoder.numbers.to(self.device),
+        )
+
+    def __str__(self) -> str:
+        what = "pixels" if self.image else "columns"
+        lines = [
+            f"data: {self.samples:,} samples of {len(self.encoder.modelled):,} {what}, {self.missing:.1%} missing, "
+            f"{self.encoder.features:,} features",
+            f"noise: {_noise_in_words(self.noise)}",
+            f"method: {self.method}{' by masked prediction' if self.predictive else ''}, {self._networks()}, "
+            f"{self.n_members} ensemble member{'s' if self.n_members > 1 else ''}",
+            f"training: {self._steps()} steps of {min(self.training.batch_size, self.samples)} samples",
+            f"draws: {f'resampled from {self.n_candidates} proposals' if self.n_candidates else 'plain'}",
+        ]
+        if self.linear and self.n_members > 1:
+            lines.append("a linear model takes the place of the networks if it predicts held-out cells as well")
+        if self.support_gaps:
+            lines.append(f"{len(self.support_gaps)} columns with missing cells outside the support of the observed ones")
+        return "\n".join(lines)
+
+    def _networks(self) -> str:
+        if isinstance(self.architecture, ConvArchitecture):
+            return f"convolutional networks of {', '.join(map(str, self.architecture.channels))} channels"
+        hidden = " x ".join(map(str, self.architecture.hidden))
+        return f"fully connected networks of {hidden} units, {self.architecture.latent} latent variables"
+
+    def _steps(self) -> str:
+        return f"{self.training.steps:,}" if self.fixed_steps else f"at most {self.training.steps:,} (early stopping)"
+
+
+def _noise_in_words(noise: Any) -> str:
+    if noise is None:
+        return "none, observed cells stay as they are"
+    return f"{noise}" if isinstance(noise, str) else f"standard deviation {np.round(noise, 6)}"
+
+
+def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
+    """Decide everything that a fit to these data needs, and warn of what users would want to know."""
+    method, obs, columns = parameters.method, data.obs, data.columns
+    settings, noise = dict(parameters.settings or {}), parameters.noise
+    mixed = METHODS[method].mixed and settings.get("posterior") != "bound"
+    conv, growing = _convolutional(parameters, obs), isinstance(noise, str) and noise == "learn-by-value"
+    scaling = parameters.scaling
+    if scaling == "auto":
+        scaling = "joint-variance" if conv or growing else "variance"
+    noise = named_noise(noise, data.container.names or range(obs.event_shape[0]), "joint" in str(scaling))
+    if growing and scaling != "joint-variance":
+        raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
+    encoder = model_space(obs, columns, scaling, noise, parameters.bounds, mixed, conv is not None)
+    warn_unusual(obs, encoder, columns, noisy=parameters.noise is not None)
+    warn_passthrough_with_missing(data.container, parameters.kinds)
+    gaps = find_gaps(obs, columns)
+    warn_gaps(gaps, columns)
+    images = conv is not None or is_image(obs.event_shape)
+    if images:
+        warn_few_images(len(obs))
+    if isinstance(noise, str) and noise == "infer":
+        if method != "tae-paper":
+            raise InvalidData(f"noise='infer' belongs to method 'tae-paper', got {method!r}. Use noise='learn'.")
+        settings["infer_noise"] = True  # the level comes from q(beta|z,y)
+    architecture = conv or _fully_connected(parameters, len(obs), encoder)
+    by_prediction = predicts(settings.get("posterior", "auto"), len(encoder.numbers))
+    predictive = method == "tae" and not architecture.decoder_sees and by_prediction
+    members = parameters.n_members(encoder.features)
+    training = parameters.training or training_for(
+        method, members, len(obs), encoder.features if conv is not None else None, predictive
+    )
+    return Plan(
+        method=method,
+        settings=settings,
+        noise=noise,
+        encoder=encoder,
+        architecture=architecture,
+        training=replace(training, steps=int(parameters.max_steps or training.steps)),
+        n_members=members,
+        n_candidates=parameters.n_candidates(architecture, predictive),
+        predictive=predictive,
+        fixed_steps=parameters.max_steps is not None,
+        linear=method == "tae"
+        and not (parameters.settings or parameters.architecture or encoder.limited or growing),
+        image=image_of(obs.event_shape) if images else None,
+        support_gaps=tuple(gaps),
+        temporal=tuple(column.kind in TEMPORAL for column in columns),
+        seed=seed,
+        device=parameters.torch_device(),
+        samples=len(obs),
+        missing=1 - float(obs.observed.double().mean()),
+    )
+
+
+def _convolutional(parameters: Parameters, obs: Observations) -> ConvArchitecture | None:
+    """The convolutional networks to use, if they are to be used."""
+    given, noise, method = parameters.architecture, parameters.noise, parameters.method
+    if isinstance(given, ConvArchitecture):
+        if given.image != image_of(obs.event_shape):
+            there = image_of(obs.event_shape)
+            raise InvalidData(f"The architecture is for images of {given.image}, the data are of {there}.")
+        return given
+    exact = noise is None or not (isinstance(noise, str) or np.any(noise))
+    predictive = method == "tae" and not parameters.settings and parameters.refine in ("auto", 0)
+    network = network_for(parameters.network, obs.event_shape, predictive)
+    if given is not None or network == "full":
+        return None
+    paper = method == "tae-paper"
+    network = "conv" if paper and parameters.network == "auto" else network
+    return conv_architecture(network, obs.event_shape, paper or (method == "tae" and exact))
+
+
+def _fully_connected(parameters: Parameters, samples: int, encoder: ModelSpace) -> AnyArchitecture:
+    """The user's networks, the method's own, or some that suit the data."""
+    bounded = encoder.ends is not None
+    chosen = parameters.architecture or METHODS[parameters.method].architecture
+    chosen = chosen or architecture_for(samples, int(encoder.modelled.sum()), bounded)
+    if isinstance(chosen, Architecture) and chosen.bounded and not bounded:
+        raise InvalidData(
+            "A bounded architecture needs bounds with both ends, near the data, of at least one column of numbers that "
+            f"hardly ever repeat. Give them, such as bounds=(0, 1), or leave `bounded` out; got {parameters.bounds!r}."
+        )
+    return chosen
