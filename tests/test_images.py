@@ -15,10 +15,11 @@ from unfade.diagnostics.images import write_gallery
 from unfade.distributions import Cells
 from unfade.errors import DataNotice
 from unfade.methods.recipes import Task, tae
+from unfade.models import networks
 from unfade.models.architectures import LARGE, ConvArchitecture, conv_architecture, network_for
 from unfade.models.conditionals import Conditional, standard_normal
 from unfade.models.interpolation import linear_interpolation, nearest_pixel
-from unfade.models.latent_variable import PosteriorLVM, networks
+from unfade.models.latent_variable import PosteriorLVM
 from unfade.rng import generator_normals
 from unfade.training.early_stopping import hold_out_as
 from unfade.training.objectives import PredictiveCRPS, hide_boxes, hide_holes

@@ -18,7 +18,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from unfade.cli import app
+from unfade.cli.app import app
 from unfade.diagnostics.evaluation import evaluate
 from unfade.errors import InvalidData, InvalidFile
 from unfade.inference.sampling import draw_blocks

@@ -12,7 +12,8 @@ from unfade import InvalidData, Recoverer
 from unfade.cli import commands
 from unfade.io.tables import read_table, write_table
 from unfade.streaming import recover_stream
-from unfade.training.loop import Progress, progress
+from unfade.training import progress
+from unfade.training.loop import Progress
 
 __all__ = ["csv"]  # the fixture
 

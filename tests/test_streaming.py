@@ -17,8 +17,11 @@ import torch
 from pyarrow import csv, parquet
 
 from unfade import DataNotice, InvalidData, InvalidFile, Recoverer, UnfadeError
+from unfade.io import streams as sources
 from unfade.io.tables import read_table, write_table
-from unfade.streaming import fit_stream, parse_memory, parts, recover_stream, sampling, sources
+from unfade.streaming import fit as sampling
+from unfade.streaming import fit_stream, parse_memory, recover_stream
+from unfade.streaming import recover as parts
 from unfade.streaming.recover import fingerprint
 
 ROWS, DRAWS = 700, 3
@@ -321,7 +324,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 KILLED = """
 import sys, time
-from unfade.streaming import parts
+from unfade.streaming import recover as parts
 slow, write = float(sys.argv[4]), parts._write
 parts._part_rows = lambda *_: 64
 def slowly(table, path):

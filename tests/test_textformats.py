@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from unfade import DataNotice, InvalidData, Recoverer
-from unfade.cli import app
+from unfade.cli.app import app
 from unfade.data.containers import open_container
 from unfade.data.text_formats import find_format
 
