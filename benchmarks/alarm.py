@@ -88,7 +88,7 @@ def learned(seed: int) -> dict[str, float]:
     paper = Recoverer(
         "tae-paper", noise=0.03, scaling=None, architecture=small, training=config, random_state=seed, verbose=0
     )
-    paper_cells = held_out(paper, digits, n_draws=DRAWS, seed=seed)
+    paper_cells = held_out(paper.parameters(), digits, n_draws=DRAWS, seed=seed)
     found["printed TAE"] = min(spread(paper_cells), spread_beneath_noise(paper_cells, 0.03)[1])
     return found
 

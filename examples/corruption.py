@@ -27,7 +27,7 @@ task = Task(
     seed=0,
     fixed_steps=True,
 )
-posterior = fit_method("tae", task, {})
+posterior = fit_method("tae", task, {}).posterior
 blocks = [values for _, values in draw_blocks(posterior, observations[:100], torch.arange(100), 20, seed=0, refine=100)]
 draws = torch.cat(blocks, 1)
 error = (draws.mean(0) - clean[:100]).square().mean().sqrt()

@@ -23,7 +23,7 @@ def line():
 
 
 def test_held_out_cells_were_observed_and_are_scored_by_their_definition(line):
-    cells = held_out(quick(), line, n_draws=8)
+    cells = held_out(quick().parameters(), line, n_draws=8)
     assert np.allclose(cells.values, line[cells.rows, cells.columns])
     assert np.isnan(cells.seen[cells.rows, cells.columns]).all()
     assert not np.isnan(cells.seen).all(1).any()
@@ -45,14 +45,14 @@ def test_categories_are_scored_by_agreement():
 
 
 def test_simple_methods_are_told_when_they_do_as_well(line):
-    good = compare(quick(max_steps=1500), line)
+    good = compare(quick(max_steps=1500).parameters(), line)
     assert good.scores["unfade"] < 0.8 * good.scores["column marginals"]
     assert good.scores["linear Gaussian"] < 0.8 * good.scores["column marginals"]
-    bad = compare(quick(max_steps=1), line)
+    bad = compare(quick(max_steps=1).parameters(), line)
     assert "linear Gaussian predicts held-out cells better" in str(bad)
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"a": rng.normal(size=60), "b": rng.choice(["x", "y", "z"], 60), "c": rng.normal(size=60)})
-    assert set(compare(quick(max_steps=30), frame, n_draws=10).scores) == set(good.scores)
+    assert set(compare(quick(max_steps=30).parameters(), frame, n_draws=10).scores) == set(good.scores)
 
 
 def test_a_wrong_entry_is_the_greatest_surprise(line):
@@ -77,10 +77,10 @@ def test_noise_is_told_only_where_other_columns_explain_something(line):
 
 def test_what_cannot_be_held_out_is_said():
     with pytest.raises(InvalidData, match="nothing to hide"):
-        held_out(quick(), np.array([[1.0, np.nan], [np.nan, 2.0]]))
+        held_out(quick().parameters(), np.array([[1.0, np.nan], [np.nan, 2.0]]))
 
 
 def test_images_are_held_out_pixel_by_pixel():
     images = np.random.default_rng(0).normal(size=(30, 3, 2))
-    cells = held_out(quick(), images)
+    cells = held_out(quick().parameters(), images)
     assert np.array_equal(cells.values, images.reshape(30, 6)[cells.rows, cells.columns])

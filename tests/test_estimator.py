@@ -234,7 +234,7 @@ def test_wide_data_are_trained_by_what_they_predict():
     frame = frame.mask(np.random.default_rng(1).random(frame.shape) < 0.3)
     rec = quick(refine="auto").fit(frame)
     assert rec.posterior_.each[0].own_prior
-    assert rec._refine() == 0
+    assert rec.model_.n_candidates == 0
     assert set(rec.histories_[-1].terms) == {"value", "E", "F", "K"}
     filled = rec.transform(frame)
     assert not filled.isna().any().any()
@@ -242,9 +242,9 @@ def test_wide_data_are_trained_by_what_they_predict():
     numbers = quick(noise=0.1).fit(values[:, 2:])
     assert "energy score" in numbers.histories_[-1].terms
     forward = quick(refine="auto", settings={"posterior": "forward"}).fit(values)
-    assert (forward.posterior_.each[0].own_prior, forward._refine()) == (False, 200)
+    assert (forward.posterior_.each[0].own_prior, forward.model_.n_candidates) == (False, 200)
     narrow = quick(refine="auto", settings={"posterior": "predictive"}).fit(values[:, :5])
-    assert (narrow.posterior_.each[0].own_prior, narrow._refine()) == (True, 0)
+    assert (narrow.posterior_.each[0].own_prior, narrow.model_.n_candidates) == (True, 0)
 
 
 def test_members_differ_and_are_scored_together(table, monkeypatch):

@@ -50,7 +50,7 @@ def compare(data, draws):
 
 def fit(data, name, **settings):
     task = Task(data[2], GaussianNoise(0.3), ARCHITECTURE, TrainingConfig(steps=3000), seed=0, fixed_steps=True)
-    return fit_method(name, task, settings)
+    return fit_method(name, task, settings).posterior
 
 
 @pytest.fixture(scope="module")

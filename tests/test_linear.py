@@ -75,7 +75,7 @@ def test_reweighted_fits_spread_as_estimates_do():
 def test_the_linear_model_is_taken_where_it_is_as_good_and_said_to_be(tmp_path):
     Y, _ = table(150, seed=1)
     rec = Recoverer(training=TrainingConfig(steps=300, batch_size=64), random_state=0, verbose=0).fit(Y)
-    assert rec.histories_[-1].ended.startswith("the linear model, not networks")
+    assert rec.histories_[-1].note.startswith("the linear model, not networks")
     assert all(isinstance(member.decoder, LinearDecoder) for member in rec.posterior_.each)
     assert len(rec.posterior_.each) == drawing._DRAWS  # so many are drawn at a time: with more, some would never be
     rec.save(tmp_path / "model.unfade")
@@ -89,7 +89,7 @@ def test_networks_are_kept_where_they_are_better():
     Y = np.stack([np.cos(turn), np.sin(turn), np.cos(2 * turn)], 1) + 0.05 * rng.normal(size=(600, 3))
     Y[rng.random(Y.shape) < 0.2] = np.nan
     rec = Recoverer(random_state=0, verbose=0, training=TrainingConfig(steps=1000, batch_size=64)).fit(Y)
-    assert rec.histories_[-1].ended.startswith("networks, not the linear model")
+    assert rec.histories_[-1].note.startswith("networks, not the linear model")
     assert len(rec.posterior_.each) == 4
 
 

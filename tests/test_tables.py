@@ -640,7 +640,7 @@ def test_categories_carry_no_noise():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=80), "c": np.array(["p", "q", "r"])[rng.integers(0, 3, 80)]})
     rec = quick(noise=0.3).fit(frame)
-    cells = held_out(rec, frame, refit=False)
+    cells = held_out(rec.parameters(), frame, model=rec.model_)
     codes = cells.draws[:, cells.columns == 1]
     assert (codes == codes.round()).all()
 

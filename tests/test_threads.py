@@ -76,7 +76,8 @@ def test_fitting_and_drawing_are_small_work(two_threads, monkeypatch):
         seen.append(entries)
         return one_thread(entries)
 
-    monkeypatch.setattr("unfade.estimator.one_thread", watched)
+    monkeypatch.setattr("unfade.inference.fit.one_thread", watched)
+    monkeypatch.setattr("unfade.inference.fitted_model.one_thread", watched)
     table, used = small_table(60), []
     rec = Recoverer(max_steps=100, members=2, random_state=0, verbose=0)
     rec.fit(table, on_step=lambda _: used.append(torch.get_num_threads()) and None)

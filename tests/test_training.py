@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from unfade.models.architectures import Architecture
 from unfade.training import early_stopping as watching
 from unfade.training import loop as training
 from unfade.training.early_stopping import train_watched
-from unfade.training.loop import Run, TrainingConfig, batches, scoped_seed, train, train_many
+from unfade.training.loop import Ended, Run, TrainingConfig, batches, scoped_seed, train, train_many
 from unfade.training.objectives import MIWAE, Bound, Objective, PaperTAE
 
 TINY = Architecture(latent=2, hidden=(16,), prior_hidden=(8,), prior_latent=2)
@@ -31,7 +32,7 @@ def weights(module):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_trains_and_is_reproducible(name):
-    first, second = (fit_method(name, task(), {}) for _ in range(2))
+    first, second = (fit_method(name, task(), {}).posterior for _ in range(2))
     assert torch.equal(weights(first), weights(second))
     assert torch.isfinite(weights(first)).all()
 
@@ -94,7 +95,7 @@ def test_ctrl_c_keeps_what_is_there():
             raise KeyboardInterrupt
 
     history = train(posterior, MIWAE(2), t.obs, t.training, on_step=interrupt)
-    assert "interrupted" in history.ended
+    assert history.ended is Ended.INTERRUPTED
     assert torch.isfinite(weights(posterior)).all()
     assert not torch.equal(weights(posterior), before)
 
@@ -108,19 +109,17 @@ def test_ctrl_c_ends_the_whole_fit_with_what_is_there(at):
         if len(calls) == at:
             raise KeyboardInterrupt
 
-    t = task(steps=200)
-    t.fixed_steps, t.on_step = at == 3, interrupt
-    posterior = fit_method("tae", t, {})
+    found = fit_method("tae", replace(task(steps=200), fixed_steps=at == 3, on_step=interrupt), {})
     assert len(calls) == at
-    assert t.interrupted
-    assert torch.isfinite(weights(posterior)).all()
+    assert found.interrupted
+    assert torch.isfinite(weights(found.posterior)).all()
 
 
 def test_time_budget_ends_a_run():
     t = task(steps=10**6, max_seconds=0.5)
     history = train(t.posterior(), MIWAE(2), t.obs, t.training)
     assert history.seconds < 5
-    assert "out of time" in history.ended
+    assert history.ended is Ended.OUT_OF_TIME
 
 
 def test_progress_tells_time_left():
@@ -214,7 +213,9 @@ def test_noise_is_found_where_it_can_be_told(rate):
         TrainingConfig(steps=5000, learning_rate=rate),
         0,
     )
-    train_many([t.run_of(next(METHODS["miwae"].recipe(t, weights=8)), now=0.0)])  # the noise stage
+    stage = next(METHODS["miwae"].recipe(t, weights=8))  # which finds the noise level
+    config = replace(t.training, steps=int(t.training.steps * stage.share))
+    train_many([Run(stage.posterior, stage.objective, t.obs, config)])
     assert abs(float(t.corruption.std.detach()) - 0.3) < 0.03
 
 
@@ -226,7 +227,7 @@ def test_models_side_by_side_end_as_if_alone():
             data = make(300, seed=seed)[2]
             with scoped_seed(seed):
                 prior, inverter = TINY.prior(8), TINY.encoder(8)
-            t.seed = seed
+            t = replace(t, seed=seed)
             objective = PaperTAE(prior, inverter, lam=1.0 + seed, C=5.0 * seed)
             config = TrainingConfig(steps=40, check_every=10, learning_rate=1e-3 * (seed + 1), warmup=(0.1, 0.5, 0.01))
             built.append(Run(t.posterior(conditioned=False), objective, data, config, seed))
@@ -257,15 +258,13 @@ def test_a_compiled_step_ends_where_the_plain_one_does(monkeypatch):
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_side_by_side_end_as_if_alone(name):
     def tasks():
-        made = [task(steps=30) for _ in range(3)]
-        for seed, t in enumerate(made):
-            t.seed, t.corruption = seed, GaussianNoise(0.8, learn=name != "tae-paper")
-        return made
+        noises = [GaussianNoise(0.8, learn=name != "tae-paper") for _ in range(3)]
+        return [replace(task(steps=30), seed=seed, corruption=noise) for seed, noise in enumerate(noises)]
 
     together = fit_many(name, tasks(), [{}] * 3)
-    for t, posterior in zip(tasks(), together, strict=True):
-        assert torch.allclose(weights(fit_method(name, t, {})), weights(posterior), atol=1e-3)
-    assert not torch.allclose(weights(together[0]), weights(together[1]), atol=1e-2)
+    for t, found in zip(tasks(), together, strict=True):
+        assert torch.allclose(weights(fit_method(name, t, {}).posterior), weights(found.posterior), atol=1e-3)
+    assert not torch.allclose(weights(together[0].posterior), weights(together[1].posterior), atol=1e-2)
 
 
 def test_what_cannot_go_side_by_side_is_refused():
@@ -305,8 +304,7 @@ class BreaksOnTheWay(Objective):
 
 def test_one_model_goes_back_and_its_neighbour_does_not():
     def run(seed, warmup):
-        t = task(steps=60, warmup=warmup)
-        t.seed = seed
+        t = replace(task(steps=60, warmup=warmup), seed=seed)
         return Run(t.posterior(), BreaksOnTheWay(), t.obs, t.training, seed)
 
     falls, stands, alone = run(0, (0.0, 1.0, 0.0)), run(1, (0.0, 0.0, 1.0)), run(1, (0.0, 0.0, 1.0))
@@ -322,7 +320,7 @@ def test_networks_that_found_the_noise_level_have_no_say_in_held_out_cells():
     noise = GaussianNoise(torch.full((1,), 0.8), learn=True)
     task = Task(obs, noise, Architecture(latent=2, hidden=(8,)), TrainingConfig(steps=20), 0)
     recipe = METHODS["mvae"].recipe(task)
-    first, second = next(recipe), next(recipe)
+    first, second = next(recipe), recipe.send(False)
     assert second.watched
     assert first.posterior is not second.posterior
     assert first.posterior.corruption is second.posterior.corruption

@@ -17,7 +17,7 @@ from unfade.diagnostics.checks import (
     spread_beneath_noise,
 )
 from unfade.inference.held_out import HeldOut
-from unfade.training.loop import History
+from unfade.training.loop import Ended, History
 
 
 def cells(share=1.0, shift=0.0, count=600, columns=3, seed=0, noise=0.0):
@@ -92,10 +92,10 @@ def test_missingness_that_follows_another_column_is_found():
 @pytest.mark.parametrize(
     ("history", "level"),
     [
-        (History([100] * 30, {"value": list(np.linspace(0, 1, 30))}, ended="ran all steps"), "amber"),
-        (History([1500] * 30, {"value": list(1 - np.exp(-np.arange(30.0)))}, ended="ran all steps"), "green"),
-        (History([20], {"value": [1.0]}, ended="ran all steps"), "amber"),
-        (History([100] * 30, {"value": [1.0] * 30}, ended="out of time after 100 of 5000 steps"), "amber"),
+        (History([100] * 30, {"value": list(np.linspace(0, 1, 30))}, ended=Ended.ALL_STEPS), "amber"),
+        (History([1500] * 30, {"value": list(1 - np.exp(-np.arange(30.0)))}, ended=Ended.ALL_STEPS), "green"),
+        (History([20], {"value": [1.0]}, ended=Ended.ALL_STEPS), "amber"),
+        (History([100] * 30, {"value": [1.0] * 30}, ended=Ended.OUT_OF_TIME), "amber"),
     ],
 )
 def test_training_that_was_too_short_is_said(history, level):
@@ -103,9 +103,12 @@ def test_training_that_was_too_short_is_said(history, level):
 
 
 def test_what_ended_training_is_said():
-    found = _convergence([History([900] * 30, {"value": list(range(30))}, ended="ended by its callback after 900 steps")])
+    found = _convergence([History([900] * 30, {"value": list(range(30))}, ended=Ended.EARLY)])
     assert found.level == "green"
-    assert "ended when held-out cells were no longer predicted better" in found.says
+    assert "early stopping" in found.says
+    stopped = _convergence([History([900] * 30, {"value": list(range(30))}, ended=Ended.STOPPED, planned=5000)])
+    assert stopped.level == "amber"  # whoever stops a fit is not told that it converged
+    assert "stopped after 900 of 5000 steps" in stopped.says
 
 
 @pytest.fixture(scope="module")
@@ -163,9 +166,8 @@ def test_recalibration_widens_draws_and_nothing_else(fitted):
     rec, frame = fitted
     kept = rec.widths_
     draws = []
-    for rec.widths_ in (None, torch.full_like(kept, 1.5)):
-        draws.append(rec.sample(frame, 400).values)
-    rec.widths_ = kept
+    for calibration in (None, torch.full_like(kept, 1.5)):
+        draws.append(replace(rec.model_, calibration=calibration).sample(frame, 400).values)
     a, plain, wide = frame["a"].isna().to_numpy(), *draws
     assert wide[:, a, 0].std(0) / plain[:, a, 0].std(0) == pytest.approx(1.5, rel=0.01)
     assert np.abs(wide[:, a, 0].mean(0) - plain[:, a, 0].mean(0)).max() < 0.4 * plain[:, a, 0].std(0).max()
@@ -178,6 +180,5 @@ def test_no_draw_leaves_its_detection_limit():
     lead = np.exp(rng.normal(size=200))
     frame = pd.DataFrame({"lead": lead, "other": np.log(lead) + 0.3 * rng.normal(size=200)})
     rec = Recoverer(limits={"lead": ("<", 0.6)}, max_steps=50, random_state=0, verbose=0).fit(frame)
-    rec.widths_ = torch.full((2,), 2.0)
-    below = lead <= 0.6
-    assert (rec.sample(frame, 50).values[:, below, 0] <= 0.6 + 1e-6).all()
+    below, model = lead <= 0.6, replace(rec.model_, calibration=torch.full((2,), 2.0))
+    assert (model.sample(frame, 50).values[:, below, 0] <= 0.6 + 1e-6).all()

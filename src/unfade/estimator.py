@@ -1,69 +1,33 @@
-"""Recoverer: corrupted data in, posterior draws of the clean data out. The main path in one file."""
+"""Recoverer: the scikit-learn estimator. Parameters and data in; a plan, a fitted model, and its draws out."""
 
-import copy
 import os
-import sys
-import time
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from unfade import storage
-from unfade.corruption.mixed import recording
-from unfade.corruption.noise import Corruption, GrowingNoise
-from unfade.data import observations
-from unfade.data.containers import TEMPORAL, Column, Container, Missing, open_container
+from unfade.data.containers import Column, Missing
+from unfade.data.dataset import Dataset, read
 from unfade.data.encoder import ModelSpace
-from unfade.data.observations import Observations, as_observations
-from unfade.data.options import (
-    Bounds,
-    matched,
-    model_space,
-    named_noise,
-    say_how_few,
-    say_what_is_left,
-    say_what_is_odd,
-    with_limits,
-    without_extremes,
-)
-from unfade.data.support import SupportGap, describe_gaps, fill_gaps, fill_gaps_with_means, find_gaps
-from unfade.errors import DataNotice, InvalidData, InvalidFile
-from unfade.inference.draws import Draws, middle
+from unfade.data.options import Bounds
+from unfade.data.support import SupportGap
+from unfade.diagnostics import checks, predictions, report
+from unfade.errors import InvalidData
+from unfade.inference.draws import Draws
+from unfade.inference.fit import fit, plan_for, read_to_fit
+from unfade.inference.fitted_model import FittedModel
 from unfade.inference.held_out import HeldOut
-from unfade.inference.model_file import packed, unpacked
-from unfade.inference.model_schema import MOST_CANDIDATES
-from unfade.inference.sampling import draw_blocks, mean_blocks
-from unfade.methods.recipes import Task, predicts
-from unfade.methods.registry import DEFAULT_TRAINING, METHODS, fit_ensembles, members_for, refine_for, training_for
-from unfade.models.architectures import (
-    PAPER,
-    AnyArchitecture,
-    Architecture,
-    ConvArchitecture,
-    architecture_for,
-    conv_architecture,
-    image_of,
-    is_image,
-    network_for,
-)
+from unfade.inference.model_file import load_model, save_model
+from unfade.methods.parameters import Parameters
+from unfade.methods.plan import Plan
+from unfade.models.architectures import AnyArchitecture
 from unfade.models.latent_variable import Ensemble
 from unfade.training.checkpoints import Checkpoint
-from unfade.training.early_stopping import Split, widths
-from unfade.training.loop import FEW_STEPS, OnStep, TrainingConfig
-from unfade.training.progress import counting, progress_bar
-from unfade.training.threads import one_thread
-
-FILLS = ("mean", "median", "draw")
+from unfade.training.loop import History, OnStep, TrainingConfig
 
 
 class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -145,12 +109,16 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         None where it was inferred for each sample. Where it grows with the value, the level at the mean of the data.
     noise_law_ : (float, float) or None
         a and b of sd = a + b x^2, where noise is "learn-by-value".
+    model_ : FittedModel
+        What the fit found; the other attributes are read from it.
+    plan_ : Plan
+        What was decided before training. Print it.
     posterior_ : Ensemble
     space_ : ModelSpace
-    histories_ : list of History, one a stage
+    histories_ : tuple of History, one per stage
     widths_ : Tensor or None
-        By how much draws of each feature were made wider, (features,).
-    support_gaps_ : list of SupportGap
+        Calibration scale of each feature, (features,).
+    support_gaps_ : tuple of SupportGap
         Missing cells outside the support of the observed ones, which no held-out cell can judge.
     held_out_ : HeldOut or None
         Observed cells that training held out, and draws of what would be observed there; None where it held out none.
@@ -223,96 +191,32 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         checkpoint: Checkpoint | None = None,
         then_draw: int | None = None,
     ) -> "Recoverer":
-        """Train on corrupted data alone. X: (samples, *event), NaN = missing; y is ignored.
+        """Train on corrupted data alone.
 
-        on_step: is told of the progress in place of the progress bar; True ends a stage, an exception the fit.
-        checkpoint: where to keep what training has reached, and to go on from if it was stopped. then_draw: within
-        `max_seconds` leave time for `transform` and for so many draws of X.
+        Parameters
+        ----------
+        X : array, tensor or frame of shape (samples, *event), NaN = missing
+        y : ignored
+        on_step : called with the progress in place of the progress bar; True ends a stage, an exception the fit
+        checkpoint : where to keep what training has reached, and to go on from if it was stopped
+        then_draw : within `max_seconds` leave time for `transform` and for so many draws of X
         """
-        started = time.monotonic()
-        self._check_parameters()
-        obs, container = self._door(X, reset=True)
-        obs = without_extremes(obs, container.columns or ())
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        mixed = METHODS[self.method].mixed and (self.settings or {}).get("posterior") != "bound"
-        conv, growing = self._convolutional(obs), isinstance(self.noise, str) and self.noise == "learn-by-value"
-        scaling = self.scaling
-        if scaling == "auto":
-            scaling = "joint-variance" if conv or growing else "variance"
-        noise = named_noise(self.noise, container.names or range(obs.event_shape[0]), "joint" in str(scaling))
-        if growing and scaling != "joint-variance":
-            raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
-        images = conv is not None
-        space = model_space(obs, container.columns or (), scaling, noise, self.bounds, mixed, images)
-        say_what_is_odd(obs, space, container.columns or (), noisy=self.noise is not None)
-        say_what_is_left(container, self.kinds)
-        gaps = find_gaps(obs, container.columns or ())
-        _warn_of_gaps(gaps, container.columns or ())
-        if images or is_image(obs.event_shape):
-            say_how_few(len(obs))
-        members = self._members(space.features)
-        corruption, settings = self._corruption(noise, space, container.columns or ())
-        searched = corruption.searched.clone() if corruption.learned else torch.zeros(1, dtype=torch.bool)
-        architecture = conv or self._fully_connected(len(obs), space)
-        predictive, pixels = self._predicts(architecture, space), space.features if images else None
-        config = self.training or training_for(self.method, members, len(obs), pixels, predictive)
-        task = Task(
-            space.enter(obs).to(self._device()),
-            corruption,
-            architecture,
-            replace(config, steps=int(self.max_steps or config.steps)),
-            seed,
-            refine=self._refine(None, architecture, predictive),
-            fixed_steps=self.max_steps is not None,
-            linear=self.method == "tae" and not (self.settings or self.architecture or space.limited or growing),
-            ends=space.ends,
-            image=image_of(obs.event_shape) if images or is_image(obs.event_shape) else None,
-            places=space.numbers.to(self._device()),
-        )
-        if self.max_seconds:
-            rest = self.max_seconds - (0.0 if then_draw is None else self._seconds_to_draw(task, members, then_draw))
-            task.deadline = started + 0.9 * rest  # a tenth is left for what follows training
-        if checkpoint is not None:
-            said = {**self.get_params(deep=False), "random_state": seed, "verbose": 0, "device": self._device().type}
-            checkpoint.begin(storage.digest(storage.FORMAT, tuple(task.obs.parts()), said, task.training, members))
-            task.checkpoint = checkpoint
-        entries = None if images else config.batch_size * members * space.features
-        with one_thread(entries), progress_bar(self.verbose > 0 and on_step is None) as bar:
-            task.on_step = on_step or bar
-            posterior = fit_ensembles(self.method, [task], settings, members)[0] if space.features else None
-        if self.verbose > 1:
-            for stage, history in enumerate(task.histories, 1):
-                print(f"stage {stage}: {history}", file=sys.stderr)
-        _say_how_it_ended(task)
-        _warn_of_untold_noise(searched & task.corruption.exact.cpu(), space, container.columns or ())
-        self.seed_, self.space_, self.posterior_, self.columns_ = seed, space, posterior, container.columns
-        self.architecture_, self.histories_, self.interrupted_ = task.architecture, task.histories, task.interrupted
-        self.noise_, self.noise_law_ = self._noise_in_units(), self._noise_law()
-        self.widths_, self.held_out_, self.support_gaps_ = None, None, gaps
-        if task.split is not None and task.predicted is not None and posterior is not None:
-            noise, held = copy.deepcopy(posterior.each[0].corruption).cpu(), task.split.held
-            measured = space.measured(obs[task.split.rows.cpu()]).to(held.observed.device)
-            split = replace(task.split, held=held.only(measured))
-            if self.recalibrate:
-                self.widths_ = widths(split, task.predicted, noise, space.fine)
-            self.held_out_ = self._held_out(split, task.predicted, noise, obs, container)
+        parameters = self.parameters()
+        data = read_to_fit(parameters, X)
+        self._record(data, reset=True)
+        model = fit(parameters, data, on_step, checkpoint, then_draw)
+        self._fitted = replace(model, feature_names=tuple(map(str, getattr(self, "feature_names_in_", ()))))
         return self
 
+    def plan(self, X: Any) -> Plan:
+        """Decide what `fit` would train, and train nothing. Print it."""
+        parameters = self.parameters()
+        return plan_for(parameters, read_to_fit(parameters, X))
+
     def transform(self, X: Any) -> Any:
-        """The clean data as `fill` says, by default the posterior mean, in the kind of container that X is."""
-        if self.fill == "draw":
-            return self.sample(X, 1)[0]
-        obs, container = self._door(X, reset=False)
-        means = np.empty((len(obs), *container.event_shape(obs)))
-        rows = torch.zeros(len(obs), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
-        # Where features are not straight scales of entries, means are those of draws.
-        blocks = partial(
-            mean_blocks if self.space_.straight and self.fill == "mean" else draw_blocks,
-            seed=self.seed_, refine=self._refine(), draws=16 if isinstance(self.architecture_, ConvArchitecture) else 100,
-        )  # fmt: skip
-        with self._drawing("filling", len(obs), blocks) as blocks:
-            self._fill(means[None], obs, container, rows, blocks, self.seed_, central=True)
-        return container.wrap(means)
+        """Give the clean data as `fill` says, by default the posterior mean, in the kind of container that X is."""
+        data = self._read(X)
+        return self.model_.transform(data)
 
     def sample(
         self,
@@ -324,77 +228,93 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         row_ids: Sequence[int] | None = None,
         out: np.ndarray | None = None,
     ) -> Draws:
-        """Draws of the clean data.
+        """Draw clean data.
 
-        The draws of a row hang on `seed` (by default the fit's) and on its position, or on its number in
-        `row_ids`; not on the batch it comes in, nor on how many draws are asked for. `refine` overrides
-        the estimator's. `out`: an array or memory map of shape (n_draws, *X.shape) to write the draws into.
+        The draws of a row depend on `seed` (by default the fit's) and on its position, or on its number in
+        `row_ids`; not on the batch it comes in, nor on how many draws are asked for.
+
+        Parameters
+        ----------
+        X : data of the kind of the fit's
+        n_draws : how many completed data sets
+        refine : in place of the estimator's
+        seed, row_ids : on which random numbers depend
+        out : an array or memory map of shape (n_draws, *X.shape) to write the draws into
         """
-        obs, container = self._door(X, reset=False)
-        if not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
-            raise InvalidData(f"n_draws must be a whole number of at least 1, got {n_draws!r}.")
-        rows = torch.as_tensor(np.array(range(len(obs)) if row_ids is None else row_ids))
-        if rows.shape != (len(obs),) or rows.is_floating_point():
-            raise InvalidData(f"row_ids must hold one whole number a row ({len(obs)}), got {row_ids!r}.")
-        if seed is not None and not (isinstance(seed, (int, np.integer)) and 0 <= seed < 2**63):
-            raise InvalidData(f"seed must be a whole number of at least 0, got {seed!r}.")
-        seed, shape = self.seed_ if seed is None else int(seed), (n_draws, len(obs), *container.event_shape(obs))
-        draws = np.empty(shape, container.dtype) if out is None else out
-        if draws.shape != shape or not np.issubdtype(draws.dtype, np.floating):
-            raise InvalidData(f"out must hold floating-point numbers of shape {shape}, got {draws.dtype} {draws.shape}.")
-        drawn = partial(draw_blocks, draws=n_draws, seed=seed, refine=self._refine(refine), widths=self.widths_)
-        with self._drawing("drawing", len(obs), drawn) as drawn:
-            self._fill(draws, obs, container, rows, drawn, seed)
-        return Draws(draws, container, container.reorder(obs.observed.numpy().astype(float)) == 1)
+        data = self._read(X)
+        return self.model_.sample(data, n_draws, refine=refine, seed=seed, row_ids=row_ids, out=out)
 
-    def diagnose(self, X: Any) -> Any:
-        """How far to trust what comes back, without the truth: verdicts in words. X: the data of the fit. Print it."""
-        from unfade.diagnostics.checks import diagnose
-
-        obs, _ = self._door(X, reset=False)
-        few = max(1, min(1000, observations.AT_ONCE // obs.event_shape.numel()))
-        return diagnose(self, X, self.space_.enter(obs[:few]).to(self._device()))
+    def diagnose(self, X: Any) -> checks.Diagnosis:
+        """Judge how far to trust what comes back, without the truth. X: the data of the fit. Print it."""
+        check_is_fitted(self)
+        return checks.diagnose(self.model_, X)
 
     def report(self, path: str | os.PathLike[str], X: Any, draws: Draws | None = None) -> None:
         """Write a page that says how far to trust what comes back: one HTML file that needs no network."""
-        from unfade.diagnostics.report import write_report
-
         check_is_fitted(self)
-        write_report(self, X, path, draws)
+        report.write_report(self.model_, X, path, draws)
 
-    def compare(self, X: Any, n_draws: int = 50) -> Any:
-        """The same settings beside simple methods, on observed cells that none has seen; fits once more. Print it."""
-        from unfade.diagnostics.predictions import compare
+    def compare(self, X: Any, n_draws: int = 50) -> predictions.Comparison:
+        """Compare with simple methods on observed cells that none has seen; fits once more. Print it."""
+        seed = self._fitted.seed if hasattr(self, "_fitted") else 0
+        return predictions.compare(self.parameters(), X, n_draws=n_draws, seed=seed)
 
-        return compare(self, X, n_draws=n_draws, seed=getattr(self, "seed_", 0))
-
-    def surprises(self, X: Any, most: int = 20) -> Any:
-        """Observed cells that are hard to believe given the rest of their rows, most surprising first."""
-        from unfade.diagnostics.predictions import surprises
-
+    def surprises(self, X: Any, most: int = 20) -> list[predictions.Surprise]:
+        """List observed cells that are hard to believe given the rest of their rows, most surprising first."""
         check_is_fitted(self)
-        return surprises(self, X, most, seed=self.seed_)
+        return predictions.surprises(self.model_, X, most, seed=self.seed_)
 
-    def noise_report(self, X: Any) -> Any:
-        """For each column of numbers: noise level, an interval, and whether the data can tell it. Print each."""
-        from unfade.diagnostics.predictions import noise_report
-
+    def noise_report(self, X: Any) -> list[predictions.ColumnNoise]:
+        """Give for each column of numbers its noise level, an interval, and whether the data can tell it. Print each."""
         check_is_fitted(self)
-        return noise_report(self, X, seed=self.seed_)
+        return predictions.noise_report(self.model_, X, seed=self.seed_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as one file (safetensors and JSON), whole or not at all."""
         check_is_fitted(self)
-        storage.save(path, *packed(self))
+        save_model(self.model_, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Recoverer":
         """Read a model that `save` wrote. Executes nothing; draws equal those before saving, bit for bit."""
-        tensors, meta = storage.load(path)
+        return cls.of(load_model(path))
+
+    @classmethod
+    def of(cls, model: FittedModel) -> "Recoverer":
+        """Give the estimator of a fitted model."""
+        rec = cls(**{field.name: getattr(model.parameters, field.name) for field in fields(Parameters)})
+        rec._fitted, rec.n_features_in_ = model, model.encoder.event_shape[0]
+        if model.feature_names:
+            rec.feature_names_in_ = np.asarray(model.feature_names, dtype=object)
+        return rec
+
+    def parameters(self) -> Parameters:
+        """Give the parameters, checked."""
+        parameters = Parameters(**self.get_params(deep=False))
+        parameters.check()
+        return parameters
+
+    @property
+    def model_(self) -> FittedModel:
+        """What the fit found, with the parameters that bear on draws as they are now."""
+        options = {name: getattr(self, name) for name in ("fill", "refine", "limits", "device", "verbose")}
+        return self._fitted.with_options(**options)
+
+    def _read(self, X: Any) -> Dataset:
+        """Read data as those of the fit were, with scikit-learn's own check of arrays."""
+        check_is_fitted(self)
+        model = self.model_
+        if model.columns is None or not hasattr(X, "columns"):
+            self._record(read(X, model.columns, limits=self.limits), reset=False)
+        return model.read(X)
+
+    def _record(self, data: Dataset, reset: bool) -> None:
+        """Keep, or check, the number and names of columns as scikit-learn does."""
         try:
-            return unpacked(cls, tensors, meta)
-        except (KeyError, TypeError, RuntimeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
-            raise InvalidFile(f"{path} is damaged: its parts do not fit together ({error}). Save it again.") from None
+            seen = data.obs.values.numpy() if data.container.names is None else data.container.template
+            validate_data(self, seen, reset=reset, skip_check_array=True)
+        except ValueError as error:
+            raise InvalidData(f"{str(error).strip()} Give the columns that the model was fitted on.") from None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -403,294 +323,64 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "noise_")
+        return hasattr(self, "_fitted")
 
-    def _seconds_to_draw(self, task: Task, members: int, draws: int) -> float:
-        """About how long `transform` and so many draws of the data will take: by a block of networks that know nothing."""
-        most, seconds = 0.6 * float(self.max_seconds or 0.0), 0.0
-        fresh, rows = Ensemble([task.posterior() for _ in range(members)]).eval(), torch.arange(len(task.obs))
-        for _ in range(2):  # the first time is longer than any later one
-            started = time.monotonic()
-            where, _ = next(iter(draw_blocks(fresh, task.obs, rows, 16, 0, task.refine)))
-            seconds = (time.monotonic() - started) * len(rows) / where.stop * (2 + draws / 16)
-        if seconds > most:
-            warnings.warn(
-                f"To draw will take about {seconds:.0f} s, more than max_seconds={self.max_seconds:g} leaves for it. Give "
-                "more time, or ask for fewer draws or for refine=0.",
-                DataNotice,
-                stacklevel=3,
-            )
-        return min(seconds, most)
+    @property
+    def noise_(self) -> Any:
+        """See the class."""
+        return self.model_.noise
 
-    def _check_parameters(self) -> None:
-        if self.method not in METHODS:
-            raise InvalidData(f"method must be one of {sorted(METHODS)}, got {self.method!r}.")
-        for name in ("max_steps", "max_seconds"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, (int, float, np.number)) and value > 0):
-                raise InvalidData(f"{name} must be a positive number, or None to leave it open, got {value!r}.")
-        if self.fill not in FILLS:
-            raise InvalidData(f"fill must be one of {', '.join(FILLS)}, got {self.fill!r}.")
-        if not isinstance(self.settings, (dict, type(None))):
-            raise InvalidData(f"settings must be a dictionary of settings by name, or None, got {self.settings!r}.")
-        self._members(1)
-        self._refine(None, PAPER, predictive=False)
-        self._device()
+    @property
+    def noise_law_(self) -> tuple[float, float] | None:
+        """See the class."""
+        return self.model_.noise_law
 
-    def _members(self, features: int) -> int:
-        if self.members == "auto":
-            return members_for(self.method, features)
-        if not isinstance(self.members, (int, np.integer)) or not 1 <= self.members <= 16:  # draws are made 16 at a time
-            raise InvalidData(f"members must be 'auto' or a whole number from 1 to 16, got {self.members!r}.")
-        return int(self.members)
+    @property
+    def seed_(self) -> int:
+        """See the class."""
+        return self.model_.seed
 
-    def _convolutional(self, obs: Observations) -> ConvArchitecture | None:
-        """The convolutional networks to use, where they are to be used."""
-        if isinstance(self.architecture, ConvArchitecture):
-            if self.architecture.image != (given := image_of(obs.event_shape)):
-                raise InvalidData(f"The architecture is for images of {self.architecture.image}, the data are of {given}.")
-            return self.architecture
-        exact = self.noise is None or not (isinstance(self.noise, str) or np.any(self.noise))
-        predictive = self.method == "tae" and not self.settings and self.refine in ("auto", 0)
-        network = network_for(self.network, obs.event_shape, predictive)
-        if self.architecture is not None or network == "full":
-            return None
-        paper = self.method == "tae-paper"
-        network = "conv" if paper and self.network == "auto" else network
-        return conv_architecture(network, obs.event_shape, paper or (self.method == "tae" and exact))
+    @property
+    def columns_(self) -> tuple[Column, ...] | None:
+        """See the class."""
+        return self.model_.columns
 
-    def _fully_connected(self, samples: int, space: ModelSpace) -> AnyArchitecture:
-        """The user's networks, the method's own, or some that suit the data."""
-        bounded = space.ends is not None
-        chosen = self.architecture or METHODS[self.method].architecture
-        chosen = chosen or architecture_for(samples, int(space.modelled.sum()), bounded)
-        if isinstance(chosen, Architecture) and chosen.bounded and not bounded:
-            raise InvalidData(
-                "A bounded architecture needs bounds with both ends, near the data, of at least one column of numbers that "
-                f"hardly ever repeat. Say them, such as bounds=(0, 1), or leave `bounded` out; got {self.bounds!r}."
-            )
-        return chosen
+    @property
+    def space_(self) -> ModelSpace:
+        """See the class."""
+        return self.model_.encoder
 
-    def _refine(
-        self, refine: int | str | None = None, architecture: AnyArchitecture | None = None, predictive: bool | None = None
-    ) -> int:
-        refine, architecture = self.refine if refine is None else refine, architecture or self.architecture_
-        if refine == "auto":
-            if predictive is None:  # as the fit was
-                predictive = self.posterior_ is not None and self.posterior_.each[0].own_prior
-            return refine_for(self.method, architecture, predictive)
-        if not isinstance(refine, (int, np.integer)) or not 0 <= refine <= MOST_CANDIDATES:
-            raise InvalidData(f"refine must be 'auto' or a whole number from 0 to {MOST_CANDIDATES}, got {refine!r}.")
-        if refine and (self.method == "tae-paper" or architecture.decoder_sees):
-            raise InvalidData("refine needs p(z), which method 'tae-paper' and decoders that see y have not. Use refine=0.")
-        return int(refine)
+    @property
+    def posterior_(self) -> Ensemble | None:
+        """See the class."""
+        return self.model_.posterior
 
-    def _predicts(self, architecture: AnyArchitecture, space: ModelSpace) -> bool:
-        """Whether the posterior is to be trained by what it predicts."""
-        posterior = (self.settings or {}).get("posterior", "auto")
-        return self.method == "tae" and not architecture.decoder_sees and predicts(posterior, len(space.numbers))
+    @property
+    def architecture_(self) -> AnyArchitecture:
+        """See the class."""
+        return self.model_.architecture
 
-    def _door(self, X: Any, reset: bool) -> tuple[Observations, Container]:
-        """The data, checked once, and the container to give results back in."""
-        if not reset:
-            check_is_fitted(self)
-        given = (None, self.kinds, self.missing) if reset else (self.columns_,)
-        data, container = open_container(X, *given)
-        obs = with_limits(X, as_observations(data, container.names), container, self.limits)
-        if not reset and self.columns_ is not None and container.names is not None:
-            return matched(obs, container, self.columns_)
-        try:  # scikit-learn's own record and check of the number and names of columns
-            seen = obs.values.numpy() if container.names is None else container.template
-            validate_data(self, seen, reset=reset, skip_check_array=True)
-        except ValueError as error:
-            raise InvalidData(f"{str(error).strip()} Give the columns that the model was fitted on.") from None
-        if reset and not obs.observed.any():
-            raise InvalidData("Nothing is observed in the whole table: every entry is missing. Give at least one number.")
-        if not reset and tuple(obs.event_shape) != self.space_.event_shape:
-            raise InvalidData(
-                f"Expected samples of shape {self.space_.event_shape} as at fit, got {tuple(obs.event_shape)}."
-            )
-        return obs, container
+    @property
+    def histories_(self) -> tuple[History, ...]:
+        """See the class."""
+        return self.model_.histories
 
-    def _corruption(self, given: Any, space: ModelSpace, columns: Sequence[Column]) -> tuple[Corruption, dict[str, Any]]:
-        """The noise in model space, and the method's settings with what follows from it."""
-        settings = dict(self.settings or {})
-        sure = torch.tensor([column.kind in TEMPORAL for column in columns]) if columns else None
-        if isinstance(given, str) and given == "infer":
-            if self.method != "tae-paper":
-                raise InvalidData(f"noise='infer' belongs to method 'tae-paper', got {self.method!r}. Use noise='learn'.")
-            return recording(1.0, space, sure), {**settings, "infer_noise": True}  # the level comes from q(beta|z,y)
-        return recording(given, space, sure), settings
+    @property
+    def interrupted_(self) -> bool:
+        """See the class."""
+        return self.model_.interrupted
 
-    def _fill(
-        self,
-        out: np.ndarray,
-        obs: Observations,
-        container: Container,
-        rows: Tensor,
-        blocks: Any,
-        seed: int,
-        central: bool = False,
-    ) -> None:
-        """Write into `out` (draws, samples, *event), some rows at a time: what is known, and what the model says.
+    @property
+    def widths_(self) -> Tensor | None:
+        """See the class."""
+        return self.model_.calibration
 
-        blocks: draw_blocks or mean_blocks, given (posterior, observations, keys of rows). central: what the draws of
-        a block have in common instead of the draws.
-        """
-        height = max(1, observations.AT_ONCE // obs.event_shape.numel())
-        exact = self._exact()
-        for start in range(0, len(obs), height):
-            part, target = obs[start : start + height], out[:, start : start + height]
-            entered = self.space_.enter(part)
-            target[:] = container.reorder(self.space_.leave(entered.values, part, exact).numpy())
-            open_ = ~(entered.observed[:, : len(exact)] & exact) | part.within().flatten(1).any(1)[:, None]
-            todo = (
-                (open_.any(1) | ~entered.observed[:, len(exact) :].all(1)).nonzero().flatten()
-            )  # rows that need the model
-            keys = rows[start : start + height][todo]
-            for where, values in blocks(self.posterior_, entered[todo], keys):
-                drawn, given = (values if values.ndim == 3 else values[None]).cpu(), part[todo[where]]
-                if central:
-                    clean = self.space_.leave(drawn, given, exact)
-                    if values.ndim == 3:
-                        fill_gaps(self.support_gaps_, clean, given.observed, keys[where], seed)
-                    else:
-                        fill_gaps_with_means(self.support_gaps_, clean[0], given.observed)
-                    said = clean.numpy()
-                    centre = torch.from_numpy(middle(said, self.columns_, self.fill == "median"))
-                    if self.columns_ is not None:
-                        centre = torch.where(given.observed, centre, self.space_.possible(centre))
-                    target[0, todo[where].numpy()] = container.reorder(centre.numpy())
-                    continue
-                for first in range(0, len(drawn), 16):  # a few draws at a time: in double precision they take much more
-                    clean = self.space_.leave(drawn[first : first + 16], given, exact)
-                    fill_gaps(self.support_gaps_, clean, given.observed, keys[where], seed, first)
-                    target[first : first + 16, todo[where].numpy()] = container.reorder(clean.numpy())
+    @property
+    def held_out_(self) -> HeldOut | None:
+        """See the class."""
+        return self.model_.held_out
 
-    @contextmanager
-    def _drawing(self, label: str, rows: int, blocks: Any) -> Iterator[Any]:
-        """Inside, small models draw by one thread; gives `blocks`, whose rows are counted for the lines of progress."""
-        images = isinstance(self.architecture_, ConvArchitecture)
-        entries = None if images else DEFAULT_TRAINING.batch_size * self.space_.features
-        with one_thread(entries), counting(self.verbose > 0, label, rows) as add:
-
-            def counted(*given: Any) -> Iterator[tuple[slice, Tensor]]:
-                for where, values in blocks(*given):
-                    yield where, values
-                    add(where.stop - where.start)
-
-            yield counted
-
-    def _held_out(
-        self, split: Split, clean: Tensor, noise: Corruption, obs: Observations, container: Container
-    ) -> HeldOut | None:
-        """The cells that training held out, in the user's units, with draws of what would be observed there.
-
-        Where draws are recalibrated, those of half of the rows are by the widths that the other half asks for.
-        """
-        rows, wider = split.rows.cpu(), clean.clone()
-        hidden = self.space_.entries(split.held.observed.cpu()) & obs.observed[rows]
-        given = obs[rows].only(~hidden)
-
-        def cells(x: Tensor) -> np.ndarray:
-            exact, each = self._exact(), split.observed(x, noise)
-            drawn = [self.space_.leave(y[None], given, exact, noisy=True)[0][hidden] for y in each]
-            return torch.stack(drawn).double().numpy()
-
-        for half in () if self.widths_ is None else (rows % 2 == 0, rows % 2 == 1):
-            factors, mean = widths(split, clean, noise, self.space_.fine, ~half), clean[:, half].mean(0)
-            wider[:, half] = mean + factors * (clean[:, half] - mean)
-        where, columns = hidden.flatten(1).nonzero().T.numpy()
-        places = rows.numpy()[where]
-        if isinstance(self.architecture_, ConvArchitecture):  # images are large: only those with pixels held out are kept
-            obs, places = obs[rows], where
-        seen = np.where(obs.observed, obs.values, np.nan).reshape(len(obs), -1).astype(float)
-        values = seen[places, columns]
-        seen[places, columns] = np.nan
-        plain = None if self.widths_ is None else cells(clean)
-        held = HeldOut(places, columns, values, cells(wider), seen, container.columns, plain)
-        return held if is_image(obs.event_shape) else held.judged()  # of pixels those beside them say something
-
-    def _exact(self) -> Tensor:
-        """Which modelled entries are observed without noise, (features,)."""
-        if self.posterior_ is None:
-            return torch.ones(0, dtype=torch.bool)
-        return self.posterior_.exact.cpu().expand(self.space_.features)[: len(self.space_.numbers)]
-
-    def _noise_in_units(self) -> Any:
-        if self.posterior_ is None:
-            return 0.0 if self.noise is None else self.noise if not isinstance(self.noise, str) else None
-        noise = self.posterior_.noise
-        if noise is None:
-            return None
-        levels = torch.zeros(len(self.space_.modelled)).double()
-        numbers = self.space_.numbers
-        levels[numbers] = noise.cpu().expand(self.space_.features)[: len(numbers)] * self.space_.scale
-        found = levels[numbers] if len(numbers) else levels[:1]
-        if torch.allclose(found, found[0], rtol=1e-5, atol=0):
-            return float(found[0])
-        return levels.reshape(self.space_.event_shape).numpy()
-
-    def _noise_law(self) -> tuple[float, float] | None:
-        corruptions = [] if self.posterior_ is None else [member.corruption for member in self.posterior_.each]
-        found = [(c.std.mean(), c.growth.mean()) for c in corruptions if isinstance(c, GrowingNoise)]
-        if not found:
-            return None
-        level, growth = (float(torch.stack(part).mean()) for part in zip(*found, strict=True))
-        scale = float(self.space_.scale[0])
-        return level * scale, growth / scale
-
-    def _device(self) -> torch.device:
-        gpu = torch.cuda.is_available()
-        if self.device == "auto":
-            return torch.device("cuda" if gpu else "cpu")
-        try:
-            device = torch.device(self.device)
-        except RuntimeError:
-            raise InvalidData(f"device must be 'auto', 'cpu', 'cuda' or the like, got {self.device!r}.") from None
-        if device.type == "cuda" and not gpu:
-            raise InvalidData(f"device {self.device!r} was asked for, but there is no GPU here. Use 'auto' or 'cpu'.")
-        return device
-
-
-def _warn_of_gaps(gaps: Sequence[SupportGap], columns: Sequence[Column]) -> None:
-    """A notice, to the caller's caller, of missing cells about which the data say nothing."""
-    if gaps:
-        listed = describe_gaps(gaps, columns)
-        warnings.warn(
-            f"{'; '.join(listed[:5])}{' and others' if len(listed) > 5 else ''}: these cells are filled from the rows "
-            "nearest to that edge, which the data can neither support nor refute. Leave out what does not apply there.",
-            DataNotice,
-            stacklevel=3,
-        )
-
-
-def _warn_of_untold_noise(untold: Tensor, space: ModelSpace, columns: Sequence[Column]) -> None:
-    """A notice, to the caller's caller, of columns whose noise was to be learned and cannot be told."""
-    entries = space.numbers[untold.expand(space.features)[: len(space.numbers)]].tolist()
-    if entries:
-        names = [columns[i].name if columns else i for i in entries]
-        warnings.warn(
-            f"The noise of {', '.join(map(repr, names[:10]))} cannot be told from the column's own spread, as others "
-            "explain less than half of it: observed cells are left as they are. If you know the level, give "
-            f"noise={{{names[0]!r}: 0.1, ...}} (--noise '{names[0]}=0.1,...').",
-            DataNotice,
-            stacklevel=3,
-        )
-
-
-def _say_how_it_ended(task: Task) -> None:
-    """A notice, to the caller's caller, where training was cut short."""
-    taken = sum(history.steps[-1] for history in task.histories if history.steps)
-    late = any(history.ended.startswith("out of time") for history in task.histories)
-    if task.interrupted:
-        warnings.warn("Training was interrupted: what it had reached is kept.", DataNotice, stacklevel=3)
-    elif task.simple:
-        said = (
-            f"Networks predict held-out cells worse than {task.simple}, which is given in their place: expect wide "
-            f"intervals. They took {taken} steps{'; give max_seconds more' if late else ''}."
-        )
-        warnings.warn(said, DataNotice, stacklevel=3)
-    elif late and taken < FEW_STEPS:
-        said = f"Time was up after {taken} steps: after fewer than {FEW_STEPS} draws mean little. Give max_seconds more."
-        warnings.warn(said, DataNotice, stacklevel=3)
+    @property
+    def support_gaps_(self) -> tuple[SupportGap, ...]:
+        """See the class."""
+        return self.model_.support_gaps

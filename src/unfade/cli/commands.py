@@ -15,6 +15,7 @@ from unfade.errors import InvalidData
 from unfade.training.checkpoints import Checkpoint
 
 LARGE_ROWS, LARGE_CELLS = 200_000, 20_000_000  # from which a folder is the better output
+REPORT_SECONDS = 8.0  # that a report takes, about
 
 
 class Output:
@@ -101,8 +102,10 @@ class Recovery:
             self.out.note("nothing is missing and --noise is none: the data come back as they are. --noise learn cleans.")
             self.out.result(rows=len(table), missing=0, left_missing=0, output=str(self.output))
             return False
-        rec = self._fitted(lambda rec: rec.fit(table, checkpoint=self.checkpoint))
-        clean, draws, decimals = rec.transform(table), self.draws or 20, rec.noise is None
+        draws, then = self.draws or 20, (self.draws or 20) if self.draws_to else 0
+        self._leave_time(started)
+        rec = self._fitted(lambda rec: rec.fit(table, checkpoint=self.checkpoint, then_draw=then))
+        clean, decimals = rec.transform(table), rec.noise is None
         completed = rec.sample(table, draws, seed=self.seed) if self.draws_to else None
         _write(clean, self.output, text, decimals)
         if completed is not None and self.draws_to is not None:
@@ -194,7 +197,7 @@ class Recovery:
         missing = recover_frames(rec, frames, self.output, self.std_to, self.draws_to, draws, self.seed, at_once, show)
         if self.gallery is not None:
             some = evenly(len(frames), 6)
-            write_gallery(rec, frames.read(some), self.gallery, seed=self.seed, row_ids=some)
+            write_gallery(rec.model_, frames.read(some), self.gallery, seed=self.seed, row_ids=some)
         if self.report is not None:
             rec.report(self.report, frames.read(evenly(len(frames), min(most, max(6, 2**24 // size)))))
         seconds = time.monotonic() - started
@@ -214,23 +217,29 @@ class Recovery:
         if self.model is None:  # told before the fit, which refuses what it cannot do
             return fitted(self.out, fit, None, {**self.how, **chosen})
         rec = fitted(self.out, fit, self.model, self.how).set_params(**chosen)
-        rec._check_parameters()
+        rec.parameters()
         return rec
+
+    def _leave_time(self, started: float) -> None:
+        """Take from the time budget what is over, and what the report will take."""
+        if self.how["max_seconds"] is not None:
+            passed = time.monotonic() - started + (REPORT_SECONDS if self.report else 0.0)
+            self.how["max_seconds"] = max(0.2 * self.how["max_seconds"], self.how["max_seconds"] - passed)
 
     def _as_it_should_be(self, table: Any) -> bool:
         """Whether there is nothing to recover: no hole, no noise, no cell known to an interval only."""
         from unfade import Recoverer
+        from unfade.data.dataset import read
         from unfade.data.options import warn_passthrough_with_missing, without_extremes
         from unfade.io.tables import count_missing
 
         if self.how["noise"] is not None or count_missing(table):
             return False
-        rec = Recoverer(**self.how)
-        rec._check_parameters()
-        obs, container = rec._door(table, reset=True)
-        without_extremes(obs, container.columns or ())
-        warn_passthrough_with_missing(container, rec.kinds)
-        return bool(obs.observed.all()) and not bool(obs.within().any())
+        said = Recoverer(**self.how).parameters()
+        data = read(table, None, said.kinds, said.missing, said.limits)
+        without_extremes(data.obs, data.columns)
+        warn_passthrough_with_missing(data.container, said.kinds)
+        return bool(data.obs.observed.all()) and not bool(data.obs.within().any())
 
     def _say_if_large(self, table: Any) -> None:
         """Point to the folder, which takes little memory, before work begins that takes long or much memory here."""

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import clone
 
-from unfade.data.observations import Observations
+from unfade.data.observations import AT_ONCE, Observations
 from unfade.data.support import describe_gaps
 from unfade.diagnostics.predictions import (
     ColumnNoise,
@@ -21,11 +20,12 @@ from unfade.diagnostics.predictions import (
     noise_by_column,
 )
 from unfade.errors import InvalidData
+from unfade.inference.fitted_model import FittedModel
 from unfade.inference.held_out import HeldOut
 from unfade.models.architectures import is_image
 from unfade.models.latent_variable import Ensemble
 from unfade.models.linear import is_linear
-from unfade.training.loop import FEW_STEPS, History
+from unfade.training.loop import FEW_STEPS, Ended, History
 
 COLLAPSED = 0.7  # spread below which draws have collapsed
 _LEAST = 20  # cells of a column from which something can be said about it
@@ -103,67 +103,70 @@ class Diagnosis:
         return "\n".join(map(str, self.verdicts))
 
 
-def diagnose(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
-    """Look at a fitted recoverer and the data it was fitted on; entered: some of them, as its networks see them.
+def diagnose(model: FittedModel, X: Any) -> Diagnosis:
+    """Judge a fitted model by the data it was fitted on.
 
-    Uses the observed cells that training held out; where it held out none (a fixed number of steps, a model from a
-    file), a clone is fitted to the data with a tenth of the cells hidden.
+    Uses the observed cells that training held out; if it held out none (a fixed number of steps, a model from a
+    file), another is fitted to the data with a tenth of the cells hidden.
     """
-    if is_image(recoverer.space_.event_shape):
-        return _diagnose_images(recoverer, X, entered)
-    cells = recoverer.held_out_
+    obs = model.read(X).obs
+    few = max(1, min(1000, AT_ONCE // obs.event_shape.numel()))
+    entered = model.encoder.enter(obs[:few]).to(model.parameters.torch_device())
+    if is_image(model.encoder.event_shape):
+        return _diagnose_images(model, X, entered)
+    cells = model.held_out
     if cells is None:
-        cells = held_out(clone(recoverer), X, seed=recoverer.seed_)
+        cells = held_out(model.parameters, X, seed=model.seed)
     if not len(cells):
         raise InvalidData(
             "No observed cell could be held out and judged, so nothing can be said. Give more observed cells."
         )
-    linear = is_linear(recoverer.posterior_)
-    simple = compare_cells(cells, seed=recoverer.seed_, without="linear Gaussian" if linear else "")
+    linear = is_linear(model.posterior)
+    simple = compare_cells(cells, seed=model.seed, without="linear Gaussian" if linear else "")
     columns, links = check_columns(cells), missing_links(cells)
-    noise = tuple(column_noise(cells, recoverer)) if _noisy(recoverer) else ()
+    noise = tuple(column_noise(cells, model)) if _noisy(model) else ()
     verdicts = [
         _calibration(cells),
-        _collapse(cells, noise_by_column(recoverer, cells.kinds, cells.seen.shape[1:])),
+        _collapse(cells, noise_by_column(model, cells.kinds, cells.seen.shape[1:])),
         _by_column(columns),
         _against_simple(simple),
-        *([] if linear else [_convergence(recoverer.histories_, recoverer.max_steps)]),
+        *([] if linear else [_convergence(model.histories, model.parameters.max_steps)]),
         _missingness(links),
         _enough(cells),
-        *_support(recoverer),
-        *_noise(noise, stated=not isinstance(recoverer.noise, str)),
-        *([] if linear else _latents(recoverer.posterior_, entered)),
-        *_localisation(recoverer.histories_, (recoverer.settings or {}).get("C", 10.0)),
+        *_support(model),
+        *_noise(noise, stated=not isinstance(model.parameters.noise, str)),
+        *([] if linear else _latents(model.posterior, entered)),
+        *_localisation(model.histories, (model.parameters.settings or {}).get("C", 10.0)),
     ]
     order = ("red", "amber", "green")
     return Diagnosis(tuple(sorted(verdicts, key=lambda v: order.index(v.level))), cells, columns, simple, links, noise)
 
 
-def large_images(recoverer: Any) -> bool:
+def large_images(model: FittedModel) -> bool:
     """Whether samples have so many pixels that a few of them fill a page."""
-    return len(recoverer.space_.event_shape) > 1 and len(recoverer.space_.modelled) > LARGEST
+    return len(model.encoder.event_shape) > 1 and len(model.encoder.modelled) > LARGEST
 
 
-def _diagnose_images(recoverer: Any, X: Any, entered: Observations) -> Diagnosis:
+def _diagnose_images(model: FittedModel, X: Any, entered: Observations) -> Diagnosis:
     """All pixels that were held out together, beside what the pixels around them say."""
-    cells = recoverer.held_out_
-    if cells is None and large_images(recoverer):
+    cells = model.held_out
+    if cells is None and large_images(model):
         raise InvalidData(
             "Training held no pixels out, so nothing can be said: fit without max_steps, by method 'tae', and ask the "
             "recoverer that was fitted, not one from a file."
         )
-    cells = held_out(clone(recoverer), X, seed=recoverer.seed_) if cells is None else cells
+    cells = held_out(model.parameters, X, seed=model.seed) if cells is None else cells
     if not len(cells):
         raise InvalidData("No pixel could be held out and judged, so nothing can be said. Give more measured pixels.")
     cells = cells.only(np.random.default_rng(0).permutation(len(cells))[:20_000])
-    simple = compare_pixels(cells, recoverer.space_.event_shape)
+    simple = compare_pixels(cells, model.encoder.event_shape)
     verdicts = [
         _calibration(cells),
-        _collapse(cells, noise_by_column(recoverer, None, cells.seen.shape[1:])),
+        _collapse(cells, noise_by_column(model, None, cells.seen.shape[1:])),
         _against_simple(simple),
-        _convergence(recoverer.histories_, recoverer.max_steps),
+        _convergence(model.histories, model.parameters.max_steps),
         _enough(cells),
-        *_latents(recoverer.posterior_, entered),
+        *_latents(model.posterior, entered),
     ]
     order = ("red", "amber", "green")
     return Diagnosis(tuple(sorted(verdicts, key=lambda v: order.index(v.level))), cells, (), simple, (), ())
@@ -294,14 +297,15 @@ def _convergence(histories: Sequence[History], max_steps: int | None = None) -> 
     stages = sorted((history for history in histories if history.steps), key=lambda history: -history.steps[-1])
     if not stages:
         return Verdict("training", "green", "there was nothing to train.", float("nan"))
-    short = [h for h in stages if h.interrupted or h.ended.startswith("out of time")]
+    cut = (Ended.INTERRUPTED, Ended.OUT_OF_TIME, Ended.STOPPED)
+    short = [history for history in stages if history.ended in cut]
     if short:
-        says = f"was cut short: {short[0].ended}."
+        says = f"was cut short: {short[0].reason}."
         return Verdict("training", "amber", says, float(stages[-1].steps[-1]), "Give it more time.")
     values = next(iter(stages[0].terms.values()), [])
     rise = _late_rise(values)
     total = sum(history.steps[-1] for history in stages)
-    if stages[0].ended == "ran all steps" and rise > 0.02:
+    if stages[0].ended is Ended.ALL_STEPS and rise > 0.02:
         says = f"took all {total} steps and was still rising ({rise:.0%} of its rise came in the last fifth)."
         more = "training=TrainingConfig(steps=20000)" if max_steps is None else f"max_steps={4 * max_steps}"
         return Verdict("training", "amber", says, rise, f"Give it more: {more}.")
@@ -309,8 +313,8 @@ def _convergence(histories: Sequence[History], max_steps: int | None = None) -> 
         says = f"took {total} steps, too few to say whether it had levelled out."
         return Verdict("training", "amber", says, float(total), f"Give it {FEW_STEPS} steps at least.")
     says = f"took {total} steps and had levelled out ({rise:.0%} of its rise came in the last fifth)."
-    if stages[0].ended != "ran all steps":
-        says = f"took {total} steps and ended when held-out cells were no longer predicted better."
+    if stages[0].ended is Ended.EARLY:
+        says = f"took {total} steps and was ended by early stopping: held-out cells were no longer predicted better."
     return Verdict("training", "green", says, rise)
 
 
@@ -375,19 +379,19 @@ def _enough(cells: HeldOut) -> Verdict:
     return Verdict("evidence", "green", says, float(count))
 
 
-def _support(recoverer: Any) -> list[Verdict]:
+def _support(model: FittedModel) -> list[Verdict]:
     """Missing cells where nothing like them was observed."""
-    gaps = recoverer.support_gaps_
+    gaps = model.support_gaps
     if not gaps:
         return []
-    listed = describe_gaps(gaps, recoverer.columns_ or ())
+    listed = describe_gaps(gaps, model.columns or ())
     says = f"{'; '.join(listed[:5])}. Held-out cells cannot judge what is filled there."
     todo = "They are filled from the nearest rows: leave them empty, or check them by what you know."
     return [Verdict("support", "amber", says, float(sum(gap.cells for gap in gaps)), todo)]
 
 
-def _noisy(recoverer: Any) -> bool:
-    return recoverer.noise_ is not None and bool(np.any(np.asarray(recoverer.noise_) > 0))
+def _noisy(model: FittedModel) -> bool:
+    return model.noise is not None and bool(np.any(np.asarray(model.noise) > 0))
 
 
 def _noise(noise: Sequence[ColumnNoise], stated: bool) -> list[Verdict]:

@@ -5,18 +5,20 @@ from typing import Any
 
 import numpy as np
 
+from unfade.inference.fitted_model import FittedModel
+
 MISSING = "#56B4E9"  # the colour of pixels that were not measured
 
 
 def write_gallery(
-    rec: Any, frames: np.ndarray, path: Path, draws: int = 20, seed: int = 0, row_ids: list[int] | None = None
+    model: FittedModel, frames: np.ndarray, path: Path, draws: int = 20, seed: int = 0, row_ids: list[int] | None = None
 ) -> None:
     """Recover some frames (frames, height, width[, channels]), NaN = missing, and write the picture of it."""
     from matplotlib.figure import Figure
 
     from unfade.storage import whole_or_nothing
 
-    drawn = rec.sample(frames, draws, seed=seed, row_ids=row_ids).values
+    drawn = model.sample(frames, draws, seed=seed, row_ids=row_ids).values
     figure = Figure(figsize=(12, 0.4 + 2 * len(frames) * shape_of(frames)), layout="constrained")
     draw_gallery(figure, frames, drawn)
     with whole_or_nothing(path) as draft:

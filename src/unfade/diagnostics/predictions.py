@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
 from unfade.corruption.noise import GaussianNoise
@@ -14,7 +13,10 @@ from unfade.data.containers import Column, Container, open_container
 from unfade.data.observations import Observations, as_observations
 from unfade.data.options import TOLD
 from unfade.errors import InvalidData
+from unfade.inference.fit import fit, read_to_fit
+from unfade.inference.fitted_model import FittedModel
 from unfade.inference.held_out import HeldOut
+from unfade.methods.parameters import Parameters
 from unfade.metrics import crps
 from unfade.models.architectures import image_of, is_image
 from unfade.models.interpolation import linear_interpolation, nearest_pixel
@@ -24,20 +26,26 @@ from unfade.training.early_stopping import hold_out_as
 from unfade.training.objectives import hide_holes
 
 
-def held_out(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0, refit: bool = True) -> HeldOut:
-    """Hide a share of the observed cells, fit on the rest (unless told not to), and predict what was hidden.
+def held_out(
+    parameters: Parameters, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0, model: FittedModel | None = None
+) -> HeldOut:
+    """Hide a share of the observed cells, fit on the rest (unless a model is given), and predict what was hidden.
 
-    At least one cell of every row that has any stays; of images, holes like those of other images are hidden. With
-    `refit=False` the recoverer as it is predicts cells that it was trained on: that flatters it.
+    At least one cell of every row that has any stays; of images, holes like those of other images are hidden. A model that
+    was trained on the very cells that it predicts is flattered.
     """
-    data, container = open_container(X, None if refit else recoverer.columns_, recoverer.kinds, recoverer.missing)
+    kinds = parameters.kinds, parameters.missing
+    data, container = open_container(X, None if model is None else model.columns, *kinds)
     table = np.array(data, dtype=float)
     shape, table = table.shape, table.reshape(len(table), -1)
     images = is_image(shape[1:])
     hidden = _hidden_holes(table, shape[1:], seed) if images else _hidden_cells(table, share, seed)
     if not hidden.any():
         raise InvalidData("There is nothing to hide: every row has one observed cell at most.")
-    cells = _predict(recoverer, container, table, hidden, n_draws, seed, refit, shape)
+    seen = np.where(hidden, np.nan, table)
+    shown = seen.reshape(shape) if container.columns is None else container.hide(hidden)
+    fitted = fit(parameters, read_to_fit(parameters, shown)) if model is None else model
+    cells = _predict(fitted, container, table, hidden, shown, n_draws, seed)
     return cells if images else cells.judged()
 
 
@@ -56,31 +64,21 @@ def _hidden_holes(table: np.ndarray, event_shape: Sequence[int], seed: int) -> n
 
 
 def _predict(
-    recoverer: Any,
-    container: Container,
-    table: np.ndarray,
-    hidden: np.ndarray,
-    n_draws: int,
-    seed: int,
-    refit: bool = False,
-    shape: tuple[int, ...] | None = None,
+    model: FittedModel, container: Container, table: np.ndarray, hidden: np.ndarray, shown: Any, n_draws: int, seed: int
 ) -> HeldOut:
-    """Draws of what would be observed in hidden cells."""
-    seen = np.where(hidden, np.nan, table)
-    shown = seen.reshape(shape or seen.shape) if container.columns is None else container.hide(hidden)
-    fitted = clone(recoverer).fit(shown) if refit else recoverer
+    """Draws of what would be observed in hidden cells; shown: the data without them."""
     rows, columns = np.nonzero(hidden)
-    draws = fitted.sample(shown, n_draws, seed=seed).values.reshape(n_draws, *table.shape)[:, rows, columns]
-    noise: Any = noise_by_column(fitted, container.columns, table.shape[1:])[columns]
-    if fitted.noise_law_ is not None:
-        noise = fitted.noise_law_[0] + fitted.noise_law_[1] * draws**2
+    draws = model.sample(shown, n_draws, seed=seed).values.reshape(n_draws, *table.shape)[:, rows, columns]
+    noise: Any = noise_by_column(model, container.columns, table.shape[1:])[columns]
+    if model.noise_law is not None:
+        noise = model.noise_law[0] + model.noise_law[1] * draws**2
     draws = draws + noise * np.random.default_rng(seed).normal(size=draws.shape)
-    return HeldOut(rows, columns, table[hidden], draws, seen, container.columns)
+    return HeldOut(rows, columns, table[hidden], draws, np.where(hidden, np.nan, table), container.columns)
 
 
-def predicted_cells(recoverer: Any, X: Any, n_draws: int = 50, folds: int = 10, seed: int = 0) -> HeldOut:
+def predicted_cells(model: FittedModel, X: Any, n_draws: int = 50, folds: int = 10, seed: int = 0) -> HeldOut:
     """Every observed cell predicted from the rest of its row by a fitted recoverer, a tenth of them hidden at a time."""
-    parts = [_hidden_fold(recoverer, X, n_draws, fold, folds, seed) for fold in range(folds)]
+    parts = [_hidden_fold(model, X, n_draws, fold, folds, seed) for fold in range(folds)]
     kept = [part for part in parts if part is not None]
     if not kept:
         raise InvalidData("There is nothing to predict: no row has more than one observed cell.")
@@ -89,18 +87,21 @@ def predicted_cells(recoverer: Any, X: Any, n_draws: int = 50, folds: int = 10, 
         columns=np.concatenate([part.columns for part in kept]),
         values=np.concatenate([part.values for part in kept]),
         draws=np.concatenate([part.draws for part in kept], 1),
-        seen=np.array(open_container(X, recoverer.columns_)[0], dtype=float),
+        seen=np.array(open_container(X, model.columns)[0], dtype=float),
         kinds=kept[0].kinds,
     )
 
 
-def _hidden_fold(recoverer: Any, X: Any, n_draws: int, fold: int, folds: int, seed: int) -> HeldOut | None:
-    data, container = open_container(X, recoverer.columns_)
+def _hidden_fold(model: FittedModel, X: Any, n_draws: int, fold: int, folds: int, seed: int) -> HeldOut | None:
+    data, container = open_container(X, model.columns)
     table = np.array(data, dtype=float)
     which = np.random.default_rng(seed).integers(0, folds, table.shape)
     hidden = ~np.isnan(table) & (which == fold)
     hidden &= (~np.isnan(table) & ~hidden).any(1)[:, None]
-    return _predict(recoverer, container, table, hidden, n_draws, seed) if hidden.any() else None
+    if not hidden.any():
+        return None
+    shown = np.where(hidden, np.nan, table) if container.columns is None else container.hide(hidden)
+    return _predict(model, container, table, hidden, shown, n_draws, seed)
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,9 @@ class Surprise:
     distance: float
 
 
-def surprises(recoverer: Any, X: Any, most: int = 20, n_draws: int = 100, seed: int = 0) -> list[Surprise]:
+def surprises(model: FittedModel, X: Any, most: int = 20, n_draws: int = 100, seed: int = 0) -> list[Surprise]:
     """The observed cells that are hardest to believe, most surprising first: likely errors of entry or measurement."""
-    cells = predicted_cells(recoverer, X, n_draws, seed=seed)
+    cells = predicted_cells(model, X, n_draws, seed=seed)
     named = cells.discrete()[cells.columns]
     distance = np.abs(cells.values - cells.draws.mean(0)) / np.maximum(cells.draws.std(0), 1e-12)
     agreed = ((cells.draws == cells.values).sum(0) + 0.5) / (n_draws + 1)
@@ -168,28 +169,28 @@ class ColumnNoise:
         return f"{level}: cannot be told, as the rest of the row explains little of this column"
 
 
-def noise_report(recoverer: Any, X: Any, seed: int = 0) -> list[ColumnNoise]:
+def noise_report(model: FittedModel, X: Any, seed: int = 0) -> list[ColumnNoise]:
     """What is known of the noise of each column of numbers.
 
     Noise and a spread of the column's own look alike but for what other columns say: the upper end of the interval
     takes all that is unexplained for noise.
     """
-    return column_noise(predicted_cells(recoverer, X, seed=seed), recoverer)
+    return column_noise(predicted_cells(model, X, seed=seed), model)
 
 
-def noise_by_column(recoverer: Any, columns: Sequence[Column] | None, shape: tuple[int, ...]) -> np.ndarray:
+def noise_by_column(model: FittedModel, columns: Sequence[Column] | None, shape: tuple[int, ...]) -> np.ndarray:
     """Noise levels of the caller's columns, by name where they have any; 0 of categories and of what is not modelled."""
-    levels = np.ravel(0.0 if recoverer.noise_ is None else recoverer.noise_)
-    if columns is None or recoverer.columns_ is None:
+    levels = np.ravel(0.0 if model.noise is None else model.noise)
+    if columns is None or model.columns is None:
         return np.broadcast_to(levels, shape)
-    each = np.broadcast_to(levels, len(recoverer.columns_))
-    known = {column.name: level for column, level in zip(recoverer.columns_, each, strict=True) if not column.discrete}
+    each = np.broadcast_to(levels, len(model.columns))
+    known = {column.name: level for column, level in zip(model.columns, each, strict=True) if not column.discrete}
     return np.array([known.get(column.name, 0.0) for column in columns])
 
 
-def column_noise(cells: HeldOut, recoverer: Any) -> list[ColumnNoise]:
+def column_noise(cells: HeldOut, model: FittedModel) -> list[ColumnNoise]:
     """The same from cells that were hidden and predicted."""
-    levels = noise_by_column(recoverer, cells.kinds, cells.seen.shape[1:])
+    levels = noise_by_column(model, cells.kinds, cells.seen.shape[1:])
     found = []
     for i in np.unique(cells.columns):
         if cells.discrete()[i]:
@@ -228,9 +229,9 @@ class Comparison:
         )
 
 
-def compare(recoverer: Any, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0) -> Comparison:
-    """The recoverer beside simple methods on observed cells that none of them has seen."""
-    cells, event_shape = held_out(recoverer, X, share, n_draws, seed), np.shape(X)[1:]
+def compare(parameters: Parameters, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0) -> Comparison:
+    """Compare a fit with simple methods on observed cells that none of them has seen."""
+    cells, event_shape = held_out(parameters, X, share, n_draws, seed), np.shape(X)[1:]
     return compare_pixels(cells, event_shape) if is_image(event_shape) else compare_cells(cells, n_draws, seed)
 
 

@@ -6,6 +6,7 @@ import io
 import os
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from importlib.metadata import version
 from typing import Any
 
@@ -13,10 +14,12 @@ import numpy as np
 
 from unfade import storage
 from unfade.data.containers import Column, open_container, take
-from unfade.diagnostics.checks import Diagnosis, large_images
+from unfade.diagnostics.checks import Diagnosis, diagnose, large_images
 from unfade.diagnostics.images import draw_gallery, shape_of
 from unfade.diagnostics.predictions import surprises
 from unfade.inference.draws import Draws
+from unfade.inference.fitted_model import FittedModel
+from unfade.methods.parameters import Parameters
 
 _ROWS = 2000  # rows that pictures of values are made from
 _CELLS = 10_000  # cells that are predicted from the rest of their row
@@ -45,24 +48,24 @@ _LEAD = {
 }
 
 
-def write_report(recoverer: Any, X: Any, path: str | os.PathLike[str], draws: Draws | None = None) -> None:
+def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws: Draws | None = None) -> None:
     """Write the page. X: the data of the fit; draws: of the same rows, made anew where there are fewer than three."""
-    found, draws = recoverer.diagnose(X), None if draws is None or len(draws) < 3 else draws
-    large = large_images(recoverer)
+    found, draws = diagnose(model, X), None if draws is None or len(draws) < 3 else draws
+    large = large_images(model)
     rows = np.sort(np.random.default_rng(0).permutation(len(X))[: 6 if large else _ROWS])
     part = take(X, rows)
-    some = recoverer.sample(part, 20, row_ids=rows) if draws is None else draws
+    some = model.sample(part, 20, row_ids=rows.tolist()) if draws is None else draws
     values = some.values if draws is None else draws.values[:20, rows]
-    data, container = open_container(part, recoverer.columns_)
+    data, container = open_container(part, model.columns)
     table = np.array(data, dtype=float)
     sections = [_verdicts(found), "" if large else _missingness(found), _calibration(found), _columns_table(found)]
     if table.ndim == 2 and _as_image(table) is None:
         columns = container.columns or tuple(Column(str(j), "number") for j in range(table.shape[1]))
         sections += [_distributions(table, values, columns), _pairs(table, values, columns)]
-        sections += [_surprising(recoverer, X, rows, len(columns)), _noise(found), _links(found)]
+        sections += [_surprising(model, X, rows, len(columns)), _noise(found), _links(found)]
     else:
         sections.append(_gallery(table, values))
-    sections += [_simple(found), _learning(recoverer), _settings(recoverer, X)]
+    sections += [_simple(found), _learning(model), _settings(model, X)]
     lead = f'<p class="lead {found.level}"><b>{_LEAD[found.level]}</b></p>'
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -269,10 +272,10 @@ def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> 
     return _section("Pairs", _figure(draw, (2.4 * len(chosen) + 0.4, 2.6), says))
 
 
-def _surprising(recoverer: Any, X: Any, rows: np.ndarray, columns: int) -> str:
+def _surprising(model: FittedModel, X: Any, rows: np.ndarray, columns: int) -> str:
     step = -(-len(rows) * columns // _CELLS)
     rows = rows[::step]
-    found = surprises(recoverer, take(X, rows), most=12, n_draws=50)
+    found = surprises(model, take(X, rows), most=12, n_draws=50)
     lines = [
         (int(rows[s.row]), str(s.column), s.value, s.expected, f"{_short(s.low)} to {_short(s.high)}")
         for s in found
@@ -307,8 +310,8 @@ def _simple(found: Diagnosis) -> str:
     return _section("Beside simple methods", words, _table(("method", "CRPS"), rows))
 
 
-def _learning(recoverer: Any) -> str:
-    stages = [history for history in recoverer.histories_ if history.steps]
+def _learning(model: FittedModel) -> str:
+    stages = [history for history in model.histories if history.steps]
     curves = [(i, name, h.steps, v) for i, h in enumerate(stages, 1) for name, v in h.terms.items()][:16]
     if not curves:
         return ""
@@ -328,7 +331,7 @@ def _learning(recoverer: Any) -> str:
             panel.tick_params(labelsize=7)
 
     says = "Terms of the objective over the steps of each stage; they should level out."
-    told = "".join(f"<li>{_text(history)}</li>" for history in recoverer.histories_)
+    told = "".join(f"<li>{_text(history)}</li>" for history in model.histories)
     return _section("Training", _figure(draw, (9, 2 * down + 0.2), says), f"<ul>{told}</ul>")
 
 
@@ -347,16 +350,20 @@ def _gallery(table: np.ndarray, values: np.ndarray, count: int = 6) -> str:
     )
 
 
-def _settings(recoverer: Any, X: Any) -> str:
-    parameters = {name: value for name, value in recoverer.get_params(deep=False).items() if value is not None}
+def _settings(model: FittedModel, X: Any) -> str:
+    parameters = {
+        field.name: getattr(model.parameters, field.name)
+        for field in fields(Parameters)
+        if getattr(model.parameters, field.name) is not None
+    }
     packages = [f"{name} {version(name)}" for name in ("unfade", "torch", "numpy", "scikit-learn")]
-    seconds = sum(history.seconds for history in recoverer.histories_)
+    seconds = sum(history.seconds for history in model.histories)
     rows = [(name, str(value)[:200]) for name, value in parameters.items()]
     rows += [
-        ("seed of the fit", str(recoverer.seed_)),
+        ("seed of the fit", str(model.seed)),
         ("training took", f"{seconds:.1f} s"),
-        ("noise found", str(recoverer.noise_)[:200]),
+        ("noise found", str(model.noise)[:200]),
     ]
-    rows += [("models side by side", str(len(recoverer.posterior_.each)) if recoverer.posterior_ is not None else "0")]
+    rows += [("models side by side", str(len(model.posterior.each)) if model.posterior is not None else "0")]
     rows += [("versions", f"{', '.join(packages)}, Python {platform.python_version()}")]
     return _section("Settings", _table(("setting", "value"), rows))

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
+from unfade.inference.fitted_model import FittedModel
+from unfade.inference.model_file import load_model
 from unfade.streaming.recover import recovered, with_refine
 
 
@@ -31,14 +33,14 @@ class BatchRecoverer:
         name = self.id_column if self.id_column is None else self._checked(table)
         if not len(table):
             return table.add_column(0, "draw", pa.array([], pa.int64())) if self.draws else table
-        rec, rows = with_refine(_loaded(self.model), self.refine), np.zeros(len(table), int)
+        model, rows = with_refine(_loaded(self.model), self.refine), np.zeros(len(table), int)
         if name is not None:
             rows = table[name].to_numpy()
-        aside = name is not None and all(column.name != name for column in rec.columns_ or ())
+        aside = name is not None and all(column.name != name for column in model.columns or ())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataNotice)  # once for each batch would be too often
             data = table.drop_columns([name]) if aside else table
-            parts = recovered(rec, data, self.draws, self.seed, rows, clean=not self.draws)
+            parts = recovered(model, data, self.draws, self.seed, rows, clean=not self.draws)
         found = parts["draws.parquet" if self.draws else "clean.parquet"]
         if not aside:
             return found
@@ -84,9 +86,9 @@ def recover_batch(
 
 
 @lru_cache(maxsize=4)
-def _loaded(content: bytes) -> Recoverer:
+def _loaded(content: bytes) -> FittedModel:
     """The model of a saved file's bytes; a worker reads it once."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         path.write_bytes(content)
-        return Recoverer.load(path)
+        return load_model(path)

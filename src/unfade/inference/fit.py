@@ -4,8 +4,7 @@ import copy
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -90,13 +89,13 @@ def _train(parameters: Parameters, plan: Plan, task: Task, on_step: OnStep | Non
     if parameters.verbose > 1:
         for stage, history in enumerate(result.histories, 1):
             print(f"stage {stage}: {history}", file=sys.stderr)
-    return replace(result, posterior=result.posterior)
+    return result
 
 
 def _fingerprint(parameters: Parameters, plan: Plan, task: Task) -> str:
     """A hash of the data and settings of a fit, by which its checkpoints are told from others."""
     given = {name: getattr(parameters, name) for name in parameters.__dataclass_fields__}
-    given |= {"random_state": plan.seed, "verbose": 0, "device": plan.device.type}
+    given |= {"random_state": plan.seed, "verbose": 0, "device": plan.device.type, "max_seconds": None}
     return storage.digest(storage.FORMAT, tuple(task.obs.parts()), given, task.training, plan.n_members)
 
 
@@ -110,8 +109,8 @@ def _seconds_to_draw(parameters: Parameters, plan: Plan, task: Task, draws: int)
         seconds = (time.monotonic() - started) * len(rows) / where.stop * (2 + draws / 16)
     if seconds > most:
         warnings.warn(
-            f"To draw will take about {seconds:.0f} s, more than max_seconds={parameters.max_seconds:g} leaves for it. Give "
-            "more time, or ask for fewer draws or for refine=0.",
+            f"To draw will take about {seconds:.0f} s, more than max_seconds={parameters.max_seconds:g} leaves for it. "
+            "Give more time, or ask for fewer draws or for refine=0.",
             DataNotice,
             stacklevel=4,
         )
@@ -121,7 +120,9 @@ def _seconds_to_draw(parameters: Parameters, plan: Plan, task: Task, draws: int)
 def _calibrated(model: FittedModel, result: FitResult[Ensemble | None], data: Dataset) -> FittedModel:
     """The model with the cells that were held out, and with the calibration scale that they ask for."""
     split, predicted, encoder = result.split, result.predicted, model.encoder
-    assert split is not None and predicted is not None and model.posterior is not None
+    assert split is not None
+    assert predicted is not None
+    assert model.posterior is not None
     noise = copy.deepcopy(model.posterior.each[0].corruption).cpu()
     measured = encoder.measured(data.obs[split.rows.cpu()]).to(split.held.observed.device)
     split = replace(split, held=split.held.only(measured))

@@ -32,7 +32,6 @@ from unfade.training.loop import History
 from unfade.training.progress import counting
 from unfade.training.threads import one_thread
 
-
 Blocks = Callable[..., Iterator[tuple[slice, Tensor]]]
 
 
@@ -190,9 +189,7 @@ class FittedModel:
         predictive = self.posterior is not None and self.posterior.each[0].own_prior
         return self.parameters.n_candidates(self.architecture, predictive, refine)
 
-    def _fill(
-        self, out: np.ndarray, data: Dataset, rows: Tensor, blocks: Blocks, seed: int, central: bool = False
-    ) -> None:
+    def _fill(self, out: np.ndarray, data: Dataset, rows: Tensor, blocks: Blocks, seed: int, central: bool = False) -> None:
         """Write into `out` (draws, samples, *event), some rows at a time: what is known, and what the model says.
 
         blocks: draw_blocks or mean_blocks, given (posterior, observations, keys of rows). central: the middle of the draws

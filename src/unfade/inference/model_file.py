@@ -1,6 +1,7 @@
-"""A fitted Recoverer as tensors and JSON, and back: what a model file holds."""
+"""The model file: a fitted model as tensors and JSON, and back."""
 
-from dataclasses import asdict
+import os
+from dataclasses import asdict, fields
 from datetime import date, datetime
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unfade import storage
 from unfade.corruption.mixed import Recording
 from unfade.corruption.noise import Corruption, GaussianNoise, GrowingNoise
 from unfade.data.containers import Column
@@ -15,8 +17,10 @@ from unfade.data.encoder import ModelSpace, unlimited
 from unfade.data.observations import Scaling
 from unfade.data.support import SupportGap
 from unfade.data.text_formats import TextFormat
-from unfade.errors import InvalidData
+from unfade.errors import InvalidData, InvalidFile
 from unfade.inference import model_schema
+from unfade.inference.fitted_model import FittedModel
+from unfade.methods.parameters import Parameters
 from unfade.methods.recipes import build_posterior
 from unfade.models.architectures import AnyArchitecture, Architecture, ConvArchitecture, image_of
 from unfade.models.baselines import NearestPixels
@@ -25,10 +29,24 @@ from unfade.models.linear import blank_factors, is_linear, linear_posterior
 from unfade.training.loop import History, TrainingConfig
 
 
-def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Everything that a fitted recoverer needs to draw."""
-    space, posterior = rec.space_, rec.posterior_
-    for column in rec.columns_ or ():
+def save_model(model: FittedModel, path: str | os.PathLike[str]) -> None:
+    """Write a model as one file, whole or not at all."""
+    storage.save(path, *to_state(model))
+
+
+def load_model(path: str | os.PathLike[str]) -> FittedModel:
+    """Read a model that `save_model` wrote; a damaged or crafted file gives an InvalidFile."""
+    tensors, meta = storage.load(path)
+    try:
+        return from_state(tensors, meta)
+    except (KeyError, TypeError, RuntimeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
+        raise InvalidFile(f"{path} is damaged: its parts do not fit together ({error}). Save it again.") from None
+
+
+def to_state(model: FittedModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Everything that a fitted model needs to draw, as tensors and JSON."""
+    space, posterior = model.encoder, model.posterior
+    for column in model.columns or ():
         if odd := [value for value in column.categories if not isinstance(value, (str, int, float, date))]:
             raise InvalidData(
                 f"A model file holds categories that are text, numbers or dates, column {column.name!r} has {odd[0]!r}. "
@@ -38,26 +56,30 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors |= {"modelled": space.modelled, "fill": space.fill, "unit": space.unit, "bounds": space.bounds}
     tensors["reach"] = space.reach
     tensors |= {f"steps.{entry}": values for entry, values in space.steps.items()}
-    tensors |= {f"donors.{number}": gap.donors for number, gap in enumerate(rec.support_gaps_)}
-    if rec.widths_ is not None:
-        tensors["widths"] = rec.widths_
+    tensors |= {f"donors.{number}": gap.donors for number, gap in enumerate(model.support_gaps)}
+    if model.calibration is not None:
+        tensors["widths"] = model.calibration
     if posterior is not None:
         tensors |= {f"posterior.{name}": value.cpu() for name, value in posterior.state_dict().items()}
     meta = {
-        "parameters": _to_json({**rec.get_params(deep=False), "random_state": rec.seed_, "device": "auto"}),
-        "seed": rec.seed_,
+        "parameters": _to_json(
+            {field.name: getattr(model.parameters, field.name) for field in fields(Parameters)}
+            | {"random_state": model.seed, "device": "auto"}
+        ),
+        "seed": model.seed,
         "event_shape": space.event_shape,
         "spread": space.spread,
-        "feature_names": [str(name) for name in getattr(rec, "feature_names_in_", [])] or None,
-        "columns": rec.columns_ and [_column_to_json(column) for column in rec.columns_],
+        "feature_names": list(model.feature_names) or None,
+        "columns": model.columns and [_column_to_json(column) for column in model.columns],
         "levels": list(space.levels.items()),
         "limited": space.limited,
         "support_gaps": [
-            {name: getattr(gap, name) for name in ("column", "other", "sign", "edge", "cells")} for gap in rec.support_gaps_
+            {name: getattr(gap, name) for name in ("column", "other", "sign", "edge", "cells")}
+            for gap in model.support_gaps
         ],
-        "noise": _to_json(rec.noise_),
-        "architecture": asdict(rec.architecture_),
-        "histories": [asdict(history) for history in rec.histories_],
+        "noise": _to_json(model.noise),
+        "architecture": asdict(model.architecture),
+        "histories": [asdict(history) for history in model.histories],
         "posterior": posterior and {
             "members": len(posterior.each),
             "conditioned": posterior.each[0].conditioned,
@@ -71,45 +93,48 @@ def packed(rec: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, meta
 
 
-def unpacked(kind: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Any:
-    """A fitted recoverer of that class; a ValueError says what is wrong with a file that is not as it should be."""
+def from_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FittedModel:
+    """The model that `to_state` gave; a ValueError says what is wrong with parts that do not fit together."""
     model_schema.check(meta, tensors)
-    parameters = dict(meta["parameters"])
-    parameters["architecture"] = _architecture(parameters["architecture"])
-    parameters["training"] = _from_json(TrainingConfig, parameters["training"])
+    given = dict(meta["parameters"])
+    given["architecture"] = _architecture(given["architecture"])
+    given["training"] = _from_json(TrainingConfig, given["training"])
     for name in ("bounds", "limits"):
-        if not meta["columns"] and isinstance(parameters.get(name), dict):  # of an array, by the number of the column
-            parameters[name] = {int(column): pair for column, pair in parameters[name].items()}
-    rec = kind(**parameters)
-    rec.seed_ = meta["seed"]
+        if not meta["columns"] and isinstance(given.get(name), dict):  # of an array, by the number of the column
+            given[name] = {int(column): pair for column, pair in given[name].items()}
+    parameters, encoder, columns = Parameters(**given), _encoder(tensors, meta), meta["columns"]
+    architecture = _architecture(meta["architecture"])
+    state = {name.removeprefix("posterior."): value for name, value in tensors.items() if name.startswith("posterior.")}
+    posterior = _posterior(encoder, architecture, state, **meta["posterior"]) if meta["posterior"] else None
+    gaps = meta.get("support_gaps", ())
+    return FittedModel(
+        parameters,
+        encoder,
+        columns and tuple(_column_from_json(column) for column in columns),
+        posterior and posterior.to(parameters.torch_device()),
+        architecture,
+        meta["seed"],
+        calibration=tensors.get("widths"),
+        support_gaps=tuple(SupportGap(**gap, donors=tensors[f"donors.{number}"]) for number, gap in enumerate(gaps)),
+        histories=tuple(History.of(history) for history in meta["histories"]),
+        feature_names=tuple(meta["feature_names"] or ()),
+    )
+
+
+def _encoder(tensors: dict[str, Tensor], meta: dict[str, Any]) -> ModelSpace:
     scaling = Scaling(tensors["centre"], tensors["scale"], tensors["logged"])
     steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
     unit = tensors["unit"] if "unit" in tensors else tensors["whole"].double()  # of the first files
-    rec.space_ = ModelSpace(
+    return ModelSpace(
         tuple(meta["event_shape"]), scaling, tensors["modelled"], tensors["fill"], meta["spread"],
         dict(sorted(steps.items())), dict(meta["levels"]), tuple(meta["limited"]), unit, tensors["bounds"],
         tensors["reach"] if "reach" in tensors else unlimited(len(unit)),
     )  # fmt: skip
-    columns = meta["columns"]
-    rec.columns_ = columns and tuple(_column_from_json(column) for column in columns)
-    rec.n_features_in_ = rec.space_.event_shape[0]
-    if meta["feature_names"]:
-        rec.feature_names_in_ = np.asarray(meta["feature_names"], dtype=object)
-    rec.noise_ = np.asarray(meta["noise"]) if isinstance(meta["noise"], list) else meta["noise"]
-    rec.widths_, rec.held_out_ = tensors.get("widths"), None
-    rec.support_gaps_ = [
-        SupportGap(**gap, donors=tensors[f"donors.{number}"]) for number, gap in enumerate(meta.get("support_gaps", ()))
-    ]
-    rec.architecture_ = _architecture(meta["architecture"])
-    rec.histories_ = [History(**history) for history in meta["histories"]]
-    state = {name.removeprefix("posterior."): value for name, value in tensors.items() if name.startswith("posterior.")}
-    rec.posterior_ = _posterior(rec, state, **meta["posterior"]) if meta["posterior"] else None
-    rec.noise_law_ = rec._noise_law()
-    return rec
 
 
 def _posterior(
-    rec: Any,
+    space: ModelSpace,
+    architecture: AnyArchitecture,
     state: dict[str, Tensor],
     members: int,
     conditioned: bool,
@@ -119,9 +144,8 @@ def _posterior(
     own_prior: bool = False,
     nearest: tuple[int, int, int] | None = None,
 ) -> Ensemble:
-    space = rec.space_
     if nearest is None:
-        _check_sizes(rec.architecture_, space.features, state, members, linear)
+        _check_sizes(architecture, space.features, state, members, linear)
     noise_of = "members.0.corruption." if space.plain else "members.0.corruption.noise."
     exact, level = state[noise_of + "exact"], torch.ones_like(state[noise_of + "log_std_tens"])
     factors = state["members.0.decoder.loadings"].shape[1] if linear else None
@@ -136,14 +160,14 @@ def _posterior(
             return NearestPixels(image_of(space.event_shape), space.numbers, corruption)
         if linear:
             return linear_posterior(blank_factors(space.features, factors), corruption)
-        return build_posterior(rec.architecture_, space.features, corruption, conditioned, infer_noise, own_prior)
+        return build_posterior(architecture, space.features, corruption, conditioned, infer_noise, own_prior)
 
     ensemble = Ensemble([built() for _ in range(members)])
     for member in ensemble.each:
         if model:
             member.model = cast(PosteriorLVM, built())
     ensemble.load_state_dict(state)
-    return ensemble.requires_grad_(False).eval().to(rec._device())
+    return ensemble.requires_grad_(False).eval()
 
 
 def _check_sizes(

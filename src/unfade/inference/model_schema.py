@@ -14,12 +14,12 @@ from torch import Tensor
 from unfade.data.containers import KINDS
 from unfade.data.observations import SCALINGS
 from unfade.data.options import LEARNED
+from unfade.methods.parameters import MOST_CANDIDATES
 from unfade.methods.registry import METHODS
 from unfade.models.architectures import NETWORKS, image_of
 from unfade.models.networks import ACTIVATIONS
 
 Check = Callable[[Any, str], None]  # of a value and of where it stands; raises ValueError
-MOST_CANDIDATES = 10_000  # that a draw is chosen from
 _SIZE, _COUNT = 2**16, 2**53
 
 
@@ -198,7 +198,14 @@ _COLUMN = record(
     reason=text(),
 )  # fmt: skip
 _HISTORY = record(
-    steps=many(whole(1)), terms=by_name(many(anything)), seconds=number(0), ended=text(), interrupted=flag, step=text()
+    steps=many(whole(1)),
+    terms=by_name(many(anything)),
+    seconds=number(0),
+    ended=text(),
+    interrupted=flag,
+    step=text(),
+    planned=whole(),
+    note=text(),
 )
 _POSTERIOR = record(
     {"members": whole(1, 16), "conditioned": flag, "infer_noise": flag, "model": flag, "linear": flag},

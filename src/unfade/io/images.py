@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from unfade.errors import InvalidData, InvalidFile
+from unfade.estimator import Recoverer
 from unfade.io.image_files import ENDINGS, Unmeasured, described, read_frame, write_frame
 from unfade.io.tables import read_table
 from unfade.storage import DRAFT, check_free, check_writable, followed
+from unfade.training.checkpoints import Checkpoint
 from unfade.training.progress import tracked
 
 STACKS = (".npy", ".npz", ".zarr")
@@ -231,7 +233,7 @@ def _zarr() -> Any:
 
 
 def recover_frames(
-    rec: Any,
+    rec: Recoverer,
     frames: Frames,
     output: Path,
     std_to: Path | None = None,
@@ -269,7 +271,7 @@ def recover_frames(
     return missing
 
 
-def fit_frames(rec: Any, frames: Frames, most: int, checkpoint: Any = None) -> Any:
+def fit_frames(rec: Recoverer, frames: Frames, most: int, checkpoint: Checkpoint | None = None) -> Recoverer:
     """Fit on the frames, or on `most` of them, evenly spaced."""
     return rec.fit(frames.read(evenly(len(frames), most)), checkpoint=checkpoint)
 

@@ -157,8 +157,7 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
         n_candidates=parameters.n_candidates(architecture, predictive),
         predictive=predictive,
         fixed_steps=parameters.max_steps is not None,
-        linear=method == "tae"
-        and not (parameters.settings or parameters.architecture or encoder.limited or growing),
+        linear=method == "tae" and not (parameters.settings or parameters.architecture or encoder.limited or growing),
         image=image_of(obs.event_shape) if images else None,
         support_gaps=tuple(gaps),
         temporal=tuple(column.kind in TEMPORAL for column in columns),

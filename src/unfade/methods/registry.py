@@ -22,7 +22,7 @@ from unfade.models.linear import linear_posterior, resampled_factors
 from unfade.training.early_stopping import Split, train_watched
 from unfade.training.loop import Ended, History, Run, TrainingConfig, train_many
 
-P = TypeVar("P")
+P = TypeVar("P", covariant=True)
 DEFAULT_TRAINING = TrainingConfig()
 IMAGE_TRAINING = TrainingConfig(batch_size=8, learning_rate=1e-3)
 IMAGE_PIXELS = 640_000  # of a batch: two of 640 x 480, which is some gigabytes of maps
@@ -131,7 +131,8 @@ def fit_ensembles(name: str, tasks: Sequence[Task], settings: dict[str, Any], me
     found = []
     for number, (task, noise_learned) in enumerate(zip(tasks, learned, strict=True)):
         part = fits[number * members : (number + 1) * members]
-        result = replace(part[0], posterior=Ensemble([fit.posterior for fit in part]))
+        first, posterior = part[0], Ensemble([fit.posterior for fit in part])
+        result = FitResult(posterior, first.histories, first.split, first.predicted)
         if task.linear and members > 1:
             result = _linear_instead(task, result)
         found.append(_simple_instead(task, result, noise_learned))

@@ -135,10 +135,10 @@ class Study:
             Task(obs, self._noise(), self.architecture, training, seed, fixed_steps=not stopped)
             for obs, seed in zip(data, seeds, strict=True)
         ]
-        posteriors = fit_many(method, tasks, settings or [{}] * len(tasks))
-        if any(task.interrupted for task in tasks):  # half-trained models are nobody's result
+        fits = fit_many(method, tasks, settings or [{}] * len(tasks))
+        if any(fit.interrupted for fit in fits):  # half-trained models are nobody's result
             raise KeyboardInterrupt
-        return posteriors
+        return [fit.posterior for fit in fits]
 
     def fit_way(self, way: Way, data: Sequence[Observations], seeds: Sequence[int]) -> list[PosteriorLVM]:
         """Posteriors as a way to draw needs them."""

@@ -44,7 +44,7 @@ def fit_stream(
     ones are not told apart: it passes through, or, where `kinds` says that it is a category, those that are not
     in the sample tell the model nothing. checkpoint: as in `rec.fit`.
     """
-    rec._check_parameters()
+    rec.parameters()
     source = Source.open(path)
     sample = _Sample(source.schema, parse_memory(memory), seed, rec)
     for table in source.tables(READ):

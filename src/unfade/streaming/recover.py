@@ -1,6 +1,5 @@
 """Recovering a table larger than memory, part by part, into a folder that is there whole or not at all."""
 
-import copy
 import json
 import os
 import shutil
@@ -19,8 +18,10 @@ from pyarrow import parquet
 
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
+from unfade.inference.fitted_model import FittedModel
+from unfade.inference.model_file import load_model
 from unfade.io.streams import FIXED_BYTES, Source, parse_memory
-from unfade.storage import check_free, digest, followed
+from unfade.storage import check_free, followed
 from unfade.training.progress import counting
 
 PARTIAL = ".partial"  # ending of the folder that is written to until all is there
@@ -50,8 +51,8 @@ def recover_stream(
     parts that a stopped run has left, if source, model and settings are the same. workers: parts that are worked on at
     the same time, by a thread each; they share the memory.
     """
-    rec = with_refine(rec if isinstance(rec, Recoverer) else Recoverer.load(rec), refine)
-    quiet = copy.copy(rec).set_params(verbose=0)  # what is done is told here, not part by part
+    model = with_refine(rec.model_ if isinstance(rec, Recoverer) else load_model(rec), refine)
+    show, model = model.parameters.verbose > 0, model.with_options(verbose=0)  # progress is told here, not part by part
     if not isinstance(draws, (int, np.integer)) or draws < 0 or not (draws or clean):
         raise InvalidData(f"draws must be a whole number of at least 0 (1 without the mean), got {draws!r}.")
     opened, target = Source.open(source), followed(target)
@@ -59,9 +60,9 @@ def recover_stream(
         raise InvalidData(f"Draws need the names draw and row, but {source} has columns {sorted(taken)}. Rename them.")
     if not isinstance(workers, (int, np.integer)) or workers < 1:
         raise InvalidData(f"workers must be a whole number of at least 1, got {workers!r}.")
-    size = _part_rows(parse_memory(memory) // workers, rec, len(opened.schema), int(draws))
+    size = _part_rows(parse_memory(memory) // workers, model, len(opened.schema), int(draws))
     plan = {
-        "source": opened.stamp(), "model": fingerprint(rec), "draws": int(draws), "refine": rec._refine(),
+        "source": opened.stamp(), "model": model.fingerprint(), "draws": int(draws), "refine": model.n_candidates,
         "seed": int(seed), "clean": bool(clean), "rows_a_part": size,
     }  # fmt: skip
     what = [name for name, wanted in (("clean.parquet", clean), ("draws.parquet", draws)) if wanted]
@@ -70,12 +71,12 @@ def recover_stream(
     check_free(target)
 
     def work(table: pa.Table, start: int, folder: Path) -> None:
-        parts = recovered(quiet, table, int(draws), int(seed), np.arange(start, start + len(table)), clean, "row")
+        parts = recovered(model, table, int(draws), int(seed), np.arange(start, start + len(table)), clean, "row")
         for name in what:
             _write(parts[name], folder / name / f"part-{start // size:06d}.parquet")
         add(len(table))
 
-    with _partial_folder(target, plan, what, resume) as folder, counting(rec.verbose > 0, "writing parts") as add:
+    with _partial_folder(target, plan, what, resume) as folder, counting(show, "writing parts") as add:
         done = _complete(folder, what) * size
         rest = ((table, done + number * size, folder) for number, table in enumerate(opened.tables(size, done)))
         _each(work, rest, int(workers))
@@ -116,7 +117,7 @@ def _each(work: Callable[..., None], tasks: Iterable[tuple[Any, ...]], workers: 
 
 
 def recovered(
-    rec: Recoverer, table: pa.Table, draws: int, seed: int, rows: Any, clean: bool = True, row_name: str | None = None
+    model: FittedModel, table: pa.Table, draws: int, seed: int, rows: Any, clean: bool = True, row_name: str | None = None
 ) -> dict[str, pa.Table]:
     """A table recovered: "clean.parquet" the mean, "draws.parquet" draws one below another, each with its number.
 
@@ -124,9 +125,9 @@ def recovered(
     """
     parts = {}
     if clean:
-        parts["clean.parquet"] = _like(rec.transform(table), table.schema)
+        parts["clean.parquet"] = _like(model.transform(table), table.schema)
     if draws:
-        completed = rec.sample(table, draws, seed=seed, row_ids=rows)
+        completed = model.sample(table, draws, seed=seed, row_ids=rows)
         below = []
         for number in range(draws):
             one = _like(completed[number], table.schema)
@@ -157,26 +158,16 @@ def _nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(values, mask=nothing)]) if nothing.any() else column
 
 
-def with_refine(rec: Recoverer, refine: int | str | None) -> Recoverer:
-    """The same fitted model, whose draws are chosen from another number of candidates, if one is given."""
-    rec = copy.copy(rec)
-    rec.refine = rec._refine(refine)
-    return rec
+def with_refine(model: FittedModel, refine: int | str | None) -> FittedModel:
+    """The same model, whose draws are chosen from another number of candidates, if one is given."""
+    return model if refine is None else model.with_options(refine=refine)
 
 
-def _part_rows(memory: int, rec: Recoverer, columns: int, draws: int) -> int:
+def _part_rows(memory: int, model: FittedModel, columns: int, draws: int) -> int:
     """Rows a part, a power of two: what the data, the means and the draws of a row take must fit into memory."""
-    each = columns * (64 + 24 * draws) + 24 * rec.space_.features
+    each = columns * (64 + 24 * draws) + 24 * model.encoder.features
     fit = max(1, (memory - FIXED_BYTES) // (2 * each))
     return min(2**17, 1 << int(fit).bit_length() - 1)
-
-
-def fingerprint(rec: Recoverer) -> str:
-    """A hash of all that the draws of a fitted model hang on, the same before saving and after loading."""
-    posterior = {} if rec.posterior_ is None else rec.posterior_.state_dict()
-    device, limits = rec._device().type, json.dumps(rec.limits, sort_keys=True)
-    widths = getattr(rec, "widths_", None)
-    return digest(rec.method, limits, device, rec.seed_, rec.columns_, rec.space_, widths, dict(sorted(posterior.items())))
 
 
 @contextmanager
