@@ -46,6 +46,11 @@ def imports(path: Path) -> set[str]:
     return found - {"__version__"}
 
 
+def is_module(name: str) -> bool:
+    """Whether a dotted name is that of a file of unfade."""
+    return (SOURCE / name.removeprefix("unfade.").replace(".", "/")).with_suffix(".py").exists()
+
+
 def test_the_documentation_lists_every_file():
     there = {str(path) for path in FILES if path.name not in ("__init__", "__main__")}
     assert {name for name, _ in listed() if not name.endswith("/")} == there
@@ -59,9 +64,13 @@ def test_a_room_imports_only_from_rooms_above_it(path):
 
 def test_no_module_uses_the_private_names_of_another():
     for path in FILES:
-        for node in ast.walk(ast.parse((SOURCE / path).with_suffix(".py").read_text())):
+        text = (SOURCE / path).with_suffix(".py").read_text()
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unfade"):
                 assert not [alias.name for alias in node.names if re.match(r"_[a-z]", alias.name)], path
+                modules = {alias.asname or alias.name for alias in node.names if is_module(f"{node.module}.{alias.name}")}
+                used = re.findall(rf"\b({'|'.join(modules)})\._[a-zA-Z]", text) if modules else []
+                assert not used, (path, used)
 
 
 def test_public_names_have_doc_strings():

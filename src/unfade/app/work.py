@@ -23,6 +23,7 @@ from unfade.inference.draws import Draws
 from unfade.io.image_files import Unmeasured
 from unfade.io.images import read_data
 from unfade.io.tables import column_names, count_missing, long_table, write_table
+from unfade.pipeline import Block, Recovered, recover
 from unfade.training.loop import Progress
 
 ENDINGS = (".csv", ".csv.gz", ".parquet", ".feather", ".npy", ".npz")
@@ -352,7 +353,7 @@ class Worker(threading.Thread):
         if self.cancelled.is_set():
             raise Cancelled
 
-    def _parts(self, words: str, speaks: bool = False) -> Iterator[tuple[int, Any]]:
+    def _blocks(self, words: str, speaks: bool = False) -> Iterator[Block]:
         """The rows, some at a time, and how far that is; a row's results do not hang on its part."""
         self.schedule.begin(words, speaks)
         began, rows = time.monotonic(), self.loaded.rows
@@ -360,23 +361,24 @@ class Worker(threading.Thread):
             self._check()
             if start:
                 self.schedule.expect((time.monotonic() - began) * (rows - start) / start)
-            yield start, self.loaded.part(start, AT_ONCE)
+            yield Block(start, self.loaded.part(start, AT_ONCE))
 
     def _cleaned(self, rec: Recoverer) -> Any:
         """The same as `rec.transform`, with looks at whether it was cancelled."""
         _, container = open_container(self.loaded.table, rec.columns_)
-        parts = [open_container(cleaned(rec, part, start), rec.columns_)[0] for start, part in self._parts(FILLING)]
-        return container.wrap(np.concatenate(parts))
+        parts: list[Recovered] = []
+        recover(rec.model_, self._blocks(FILLING), [parts.append])
+        return container.wrap(np.concatenate([open_container(part.clean, rec.columns_)[0] for part in parts]))
 
     def _drawn(self, rec: Recoverer) -> Draws:
         """The same as `rec.sample`, likewise."""
         _, container = open_container(self.loaded.table, rec.columns_)
-        parts = [
-            rec.sample(part, self.settings.draws, seed=self.settings.seed, row_ids=range(start, start + len(part)))
-            for start, part in self._parts(DRAWING, speaks=True)
-        ]
-        observed = np.concatenate([part.observed for part in parts if part.observed is not None])
-        return Draws(np.concatenate([part.values for part in parts], 1), container, observed)
+        parts: list[Recovered] = []
+        blocks = self._blocks(DRAWING, speaks=True)
+        recover(rec.model_, blocks, [parts.append], self.settings.draws, self.settings.seed, clean=False)
+        draws = [part.draws for part in parts if part.draws is not None]
+        observed = np.concatenate([part.observed for part in draws if part.observed is not None])
+        return Draws(np.concatenate([part.values for part in draws], 1), container, observed)
 
     def _without_it(self, what: str, write: Callable[..., None], *given: Any) -> Path | None:
         """Write a file; where that cannot be done, say so and go on: the clean data are there."""
@@ -427,13 +429,6 @@ def hear_notices() -> None:
     warnings.showwarning = to_its_job
 
 
-def cleaned(rec: Recoverer, part: Any, start: int) -> Any:
-    """What `rec.transform` gives for rows from `start` on: a draw that fills cells hangs on where its row stands."""
-    if rec.fill != "draw":
-        return rec.transform(part)
-    return rec.sample(part, 1, row_ids=range(start, start + len(part)))[0]
-
-
 @dataclass(frozen=True)
 class Cell:
     """A cell of a row: as it came, what became of it, its clean value, and where the draws of it lie."""
@@ -461,7 +456,7 @@ def row_view(loaded: Loaded, result: Result, row: int) -> RowView:
     """The draws of one row, the same as in the file of draws, and what they say of its cells."""
     part, rec = loaded.part(row, 1), result.recoverer
     draws = rec.sample(part, result.settings.draws, seed=result.settings.seed, row_ids=[row])
-    clean = cleaned(rec, part, row)
+    clean = rec.model_.transform(part, row_ids=[row])
     if not loaded.columns:
         return RowView([], [], _pictures(part, clean, draws))
     low, high = draws.interval(0.9)

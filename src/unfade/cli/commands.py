@@ -91,6 +91,7 @@ class Recovery:
     def _table(self, started: float) -> bool:
         from unfade.io.csv_text import CsvText, is_csv
         from unfade.io.tables import column_names, read_table
+        from unfade.pipeline import collect
 
         self._check_paths()
         table = read_table(self.data)
@@ -105,8 +106,8 @@ class Recovery:
         draws, then = self.draws or 20, (self.draws or 20) if self.draws_to else 0
         self._leave_time(started)
         rec = self._fitted(lambda rec: rec.fit(table, checkpoint=self.checkpoint, then_draw=then))
-        clean, decimals = rec.transform(table), rec.noise is None
-        completed = rec.sample(table, draws, seed=self.seed) if self.draws_to else None
+        found, decimals = collect(rec.model_, table, then, self.seed), rec.noise is None
+        clean, completed = found.clean, found.draws
         _write(clean, self.output, text, decimals)
         if completed is not None and self.draws_to is not None:
             _write_draws(completed, self.draws_to, text, column_names(table), decimals)
@@ -171,9 +172,10 @@ class Recovery:
     def _images(self, started: float) -> bool:
         """A folder or a stack of images."""
         from unfade.diagnostics.images import write_gallery
-        from unfade.io.images import evenly, fit_frames, open_frames, recover_frames
+        from unfade.io.images import evenly, open_frames
         from unfade.io.streams import parse_memory
         from unfade.storage import check_writable
+        from unfade.streaming.images import recover_frames
 
         frames, draws, memory = open_frames(self.data, self.missing_value), self.draws or 8, parse_memory(self.memory)
         places = {"recovered images": self.output, "standard deviations": self.std_to, "draws": self.draws_to}
@@ -189,12 +191,14 @@ class Recovery:
             check_report(self.report)
         size = 4 * max(1, int(np.prod(frames.event)))
         most = max(1, memory // (4 * size))
-        rec = self._fitted(lambda rec: fit_frames(rec, frames, most, self.checkpoint))
+        rec = self._fitted(lambda rec: rec.fit(frames.read(evenly(len(frames), most)), checkpoint=self.checkpoint))
         if self.save is not None:
             rec.save(self.save)
         at_once = min(64, max(1, memory // (8 * size * (draws + 4))))
         show = not self.out.quiet
-        missing = recover_frames(rec, frames, self.output, self.std_to, self.draws_to, draws, self.seed, at_once, show)
+        missing = recover_frames(
+            rec.model_, frames, self.output, self.std_to, self.draws_to, draws, self.seed, at_once, show
+        )
         if self.gallery is not None:
             some = evenly(len(frames), 6)
             write_gallery(rec.model_, frames.read(some), self.gallery, seed=self.seed, row_ids=some)

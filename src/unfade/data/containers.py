@@ -25,8 +25,8 @@ from unfade.errors import InvalidData
 KINDS = ("number", "whole", "boolean", "date", "time", "duration", "ordered", "category", "passthrough")
 TEMPORAL = ("date", "time", "duration")
 Missing = Sequence[Any] | dict[str, Any]  # values that stand for missing ones, of all columns, or by column ("": all)
-_LIMIT = re.compile(r"\s*([<>])=?\s*([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*")
-_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
+LIMIT = re.compile(r"\s*([<>])=?\s*([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*")
+NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def detection_limits(data: Any, columns: Sequence[Column]) -> tuple[np.ndarray, 
     high = np.full((len(frame), len(columns)), np.inf)
     for i, column in enumerate(columns):
         for row, text in enumerate(frame[column.name].to_list() if column.limits else ()):
-            if text is not None and (match := _LIMIT.fullmatch(str(text))):
+            if text is not None and (match := LIMIT.fullmatch(str(text))):
                 (high if match[1] == "<" else low)[row, i] = float(match[2])
     return low, high
 
@@ -393,8 +393,8 @@ def _values(series: Any, column: Column) -> tuple[Any, ...] | None:
 
 def _limited(values: Sequence[str]) -> bool:
     """Whether texts are numbers and limits such as <0.5, at least one of each."""
-    limits = [bool(_LIMIT.fullmatch(value)) for value in values]
-    numbers = [bool(_NUMBER.fullmatch(value)) for value in values]
+    limits = [bool(LIMIT.fullmatch(value)) for value in values]
+    numbers = [bool(NUMBER.fullmatch(value)) for value in values]
     return any(limits) and any(numbers) and all(a or b for a, b in zip(limits, numbers, strict=True))
 
 
@@ -421,16 +421,16 @@ def _empty(series: Any, column: Column) -> np.ndarray:
     if series.dtype.is_float():
         empty = empty | np.isnan(_floats(series))
     if series.dtype.is_numeric():
-        return empty | np.isin(_floats(series), _as_numbers(column.missing)) if column.missing else empty
+        return empty | np.isin(_floats(series), as_numbers(column.missing)) if column.missing else empty
     read = column.kind in ("number", "whole", *TEMPORAL)  # text of such a column is read, blank cells are missing
     if not (column.missing or (read and _may_hold_text(series))):
         return empty
-    marks, numbers = {str(mark).strip() for mark in column.missing}, _as_numbers(column.missing)
+    marks, numbers = {str(mark).strip() for mark in column.missing}, as_numbers(column.missing)
 
     def gone(value: Any) -> bool:
         if not isinstance(value, str):
             return value in column.missing or (isinstance(value, (int, float, Decimal)) and float(value) in numbers)
-        is_mark = value.strip() in marks or (bool(numbers) and bool(_NUMBER.fullmatch(value)) and float(value) in numbers)
+        is_mark = value.strip() in marks or (bool(numbers) and bool(NUMBER.fullmatch(value)) and float(value) in numbers)
         return is_mark or (read and is_blank(value))
 
     return empty | _each(series, gone, False, empty)
@@ -456,9 +456,9 @@ def _as_written(series: Any, column: Column) -> Column:
     return replace(column, text=found) if alike else column
 
 
-def _as_numbers(marks: Sequence[Any]) -> list[float]:
+def as_numbers(marks: Sequence[Any]) -> list[float]:
     """Those marks that are numbers, also as text."""
-    return [float(mark) for mark in marks if _NUMBER.fullmatch(str(mark))]
+    return [float(mark) for mark in marks if NUMBER.fullmatch(str(mark))]
 
 
 def _each(series: Any, function: Callable[[Any], Any], null: Any, empty: np.ndarray) -> np.ndarray:
@@ -498,7 +498,7 @@ def _code(value: Any, column: Column) -> float:
             return code
     elif column.kind in TEMPORAL and not isinstance(value, str):
         return _microseconds(value)
-    limit = _LIMIT.fullmatch(value) if column.limits and isinstance(value, str) else None
+    limit = LIMIT.fullmatch(value) if column.limits and isinstance(value, str) else None
     try:
         return float(limit[2] if limit else value)
     except (TypeError, ValueError):

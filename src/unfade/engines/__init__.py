@@ -16,7 +16,8 @@ from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
 from unfade.inference.fitted_model import FittedModel
 from unfade.inference.model_file import load_model
-from unfade.streaming.recover import recovered, with_refine
+from unfade.pipeline import Block, Recovered, recover
+from unfade.streaming.recover import as_tables, with_refine
 
 
 class BatchRecoverer:
@@ -40,8 +41,9 @@ class BatchRecoverer:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataNotice)  # once for each batch would be too often
             data = table.drop_columns([name]) if aside else table
-            parts = recovered(model, data, self.draws, self.seed, rows, clean=not self.draws)
-        found = parts["draws.parquet" if self.draws else "clean.parquet"]
+            parts: list[Recovered] = []
+            recover(model, [Block(0, data, rows.tolist())], [parts.append], self.draws, self.seed, clean=not self.draws)
+        found = as_tables(parts[0], data.schema)["draws.parquet" if self.draws else "clean.parquet"]
         if not aside:
             return found
         ids = pa.chunked_array(table[name].chunks * max(1, self.draws))

@@ -122,11 +122,14 @@ class FittedModel:
             raise InvalidData(f"Expected samples of shape {self.encoder.event_shape} as at fit, got {there}.")
         return data
 
-    def transform(self, X: Any) -> Any:
-        """Give the clean data as `fill` says: posterior mean, median or one draw, in the kind of container that X is."""
+    def transform(self, X: Any, row_ids: Sequence[int] | None = None) -> Any:
+        """Give the clean data as `fill` says: posterior mean, median or one draw, in the kind of container that X is.
+
+        row_ids: numbers of the rows, on which a draw that fills cells depends.
+        """
         fill = self.parameters.fill
         if fill == "draw":
-            return self.sample(X, 1)[0]
+            return self.sample(X, 1, row_ids=row_ids)[0]
         data = self.read(X)
         means = np.empty((len(data), *data.container.event_shape(data.obs)))
         rows = torch.zeros(len(data), dtype=torch.long)  # one set of random numbers for all rows: subsets agree

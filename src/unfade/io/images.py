@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 
 from unfade.errors import InvalidData, InvalidFile
-from unfade.estimator import Recoverer
 from unfade.io.image_files import ENDINGS, Unmeasured, described, read_frame, write_frame
 from unfade.io.tables import read_table
 from unfade.storage import DRAFT, check_free, check_writable, followed
-from unfade.training.checkpoints import Checkpoint
-from unfade.training.progress import tracked
 
 STACKS = (".npy", ".npz", ".zarr")
 
@@ -232,57 +229,13 @@ def _zarr() -> Any:
     return zarr
 
 
-def recover_frames(
-    rec: Recoverer,
-    frames: Frames,
-    output: Path,
-    std_to: Path | None = None,
-    draws_to: Path | None = None,
-    draws: int = 8,
-    seed: int = 0,
-    at_once: int = 16,
-    show: bool = False,
-) -> int:
-    """Write the posterior mean of every frame to `output`, and their standard deviations and draws elsewhere.
-
-    `at_once` frames are in memory together; show: a bar with the time left. Folders and files have their names when all is
-    there, not before. Answers how many pixels were missing.
-    """
-    given_paths = [path for path in (output, std_to, draws_to) if path is not None]
-    if len(set(given_paths)) < len(given_paths):
-        raise InvalidData("Means, standard deviations and draws go to different places: give each a name of its own.")
-    missing = 0
-    with _whole({path: draws if path == draws_to else None for path in given_paths}, frames) as sinks:
-        exact = not (rec.noise_ is None or np.any(rec.noise_))
-        for start in tracked(range(0, len(frames), at_once), show):
-            which = range(start, min(start + at_once, len(frames)))
-            raw = frames.raw(which)
-            given = frames.rule.entered(raw)
-            missing += frames.rule.count(raw)
-            sinks[output].write(frames.rule.left(rec.transform(given), raw, exact), which)
-            if std_to is None and draws_to is None:
-                continue
-            drawn = rec.sample(given, draws, seed=seed, row_ids=list(which))
-            if std_to is not None:
-                sinks[std_to].write(frames.rule.spread(drawn.std(), raw), which)
-            for number, draw in enumerate(drawn if draws_to is not None else ()):
-                assert draws_to is not None
-                sinks[draws_to].write(frames.rule.left(draw, raw, exact), which, number)
-    return missing
-
-
-def fit_frames(rec: Recoverer, frames: Frames, most: int, checkpoint: Checkpoint | None = None) -> Recoverer:
-    """Fit on the frames, or on `most` of them, evenly spaced."""
-    return rec.fit(frames.read(evenly(len(frames), most)), checkpoint=checkpoint)
-
-
 def evenly(count: int, most: int) -> list[int]:
     """Numbers of `most` of so many frames, evenly spaced."""
     return np.unique(np.linspace(0, count - 1, min(max(1, most), count)).round().astype(int)).tolist()
 
 
 @contextmanager
-def _whole(wanted: dict[Path, int | None], frames: Frames) -> Iterator[dict[Path, Sink]]:
+def whole_sinks(wanted: dict[Path, int | None], frames: Frames) -> Iterator[dict[Path, Sink]]:
     """For each path a sink that takes its name when all is done; nothing is left of them otherwise."""
     drafts: dict[Path, Path] = {}
     named: list[Path] = []

@@ -66,7 +66,7 @@ class Source:
         else:
             raise InvalidFile(f"Expected a file or folder at {path}, found none. Check the path.")
         schema = _csv_schema(path) if _is_csv(path) else _parquet_schema(found)
-        files._check_header(path, schema.names)
+        files.check_header(path, schema.names)
         tables.check_names(schema.names)
         return cls(path, found, schema)
 

@@ -29,7 +29,7 @@ def read_table(path: str | os.PathLike[str]) -> Any:
         table = read(path)
         if not isinstance(table, np.ndarray):
             table.validate(full=True)
-            _check_header(path, table.column_names)
+            check_header(path, table.column_names)
     except InvalidFile:
         raise
     except Exception as error:  # libraries say in many ways that bytes are not what they should be
@@ -43,7 +43,8 @@ def read_table(path: str | os.PathLike[str]) -> Any:
     return table
 
 
-def _check_header(path: Path, names: list[str]) -> None:
+def check_header(path: Path, names: list[str]) -> None:
+    """Refuse column names that show another separator, or that there is no header."""
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
         raise InvalidFile(
             f"{path} has one column named {names[0]!r}. Expected commas between cells: convert the separators."

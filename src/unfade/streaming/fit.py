@@ -20,6 +20,7 @@ from unfade.data.text_formats import Witnesses, is_blank
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
 from unfade.io.streams import FIXED_BYTES, READ, Source, parse_memory
+from unfade.methods.recipes import predicts
 from unfade.methods.registry import members_for, training_for
 from unfade.rng import step_keys
 from unfade.training.checkpoints import Checkpoint
@@ -74,7 +75,7 @@ class _Range:
         values = _as_floats(column)
         self.counting &= not pa.types.is_temporal(column.type)
         if self.marks:
-            values = np.where(np.isin(values, tables._as_numbers(self.marks)), np.nan, values)
+            values = np.where(np.isin(values, tables.as_numbers(self.marks)), np.nan, values)
         for end, reduce in enumerate((np.fmin.reduce, np.fmax.reduce)):
             found = float(reduce(values))
             if np.isinf(found):
@@ -141,7 +142,7 @@ class _Values:
         if isinstance(value, str) and (is_blank(text) or text.strip() in map(str, self.marks)):
             self.shown.setdefault("gap", row)
             return False
-        what = "limit" if tables._LIMIT.fullmatch(text) else "number" if tables._NUMBER.fullmatch(text) else "other"
+        what = "limit" if tables.LIMIT.fullmatch(text) else "number" if tables.NUMBER.fullmatch(text) else "other"
         self.shown.setdefault(what, row)
         return True
 
@@ -193,9 +194,14 @@ class _Sample:
             return self.rows
         rec, features = self.rec, sum(look.features for look in self.looks.values())
         members = members_for(rec.method, features) if rec.members == "auto" else int(rec.members)
-        training = rec.training or training_for(rec.method, members, self.rows)
+        training = rec.training or training_for(rec.method, members, self.rows, predictive=self._predictive(features))
         visits = int(rec.max_steps or training.steps) * training.batch_size * members
         return min(self._most(), max(_LEAST_ROWS, visits))
+
+    def _predictive(self, features: int) -> bool:
+        """Whether the fit will be by masked prediction, which takes more steps."""
+        posterior = (self.rec.settings or {}).get("posterior", "auto")
+        return self.rec.method == "tae" and predicts(posterior, features)
 
     def add(self, table: pa.Table) -> None:
         """The next rows."""

@@ -4,16 +4,13 @@ import json
 import os
 import shutil
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from pyarrow import parquet
 
 from unfade.errors import DataNotice, InvalidData, InvalidFile
@@ -21,6 +18,7 @@ from unfade.estimator import Recoverer
 from unfade.inference.fitted_model import FittedModel
 from unfade.inference.model_file import load_model
 from unfade.io.streams import FIXED_BYTES, Source, parse_memory
+from unfade.pipeline import Block, Recovered, recover
 from unfade.storage import check_free, followed
 from unfade.training.progress import counting
 
@@ -70,16 +68,16 @@ def recover_stream(
         return target
     check_free(target)
 
-    def work(table: pa.Table, start: int, folder: Path) -> None:
-        parts = recovered(model, table, int(draws), int(seed), np.arange(start, start + len(table)), clean, "row")
+    def write(found: Recovered) -> None:
+        parts = as_tables(found, found.block.given.schema, "row")
         for name in what:
-            _write(parts[name], folder / name / f"part-{start // size:06d}.parquet")
-        add(len(table))
+            _write(parts[name], folder / name / f"part-{found.block.start // size:06d}.parquet")
+        add(len(found.block.given))
 
     with _partial_folder(target, plan, what, resume) as folder, counting(show, "writing parts") as add:
         done = _complete(folder, what) * size
-        rest = ((table, done + number * size, folder) for number, table in enumerate(opened.tables(size, done)))
-        _each(work, rest, int(workers))
+        blocks = (Block(done + number * size, table) for number, table in enumerate(opened.tables(size, done)))
+        recover(model, blocks, [write], int(draws), int(seed), clean, int(workers))
         if not _complete(folder, what):
             raise InvalidFile(f"{source} has no rows. Expected at least one row of data.")
         for name in what:
@@ -93,47 +91,21 @@ def is_finished(target: Path, **said: Any) -> bool:
     return plan is not None and all(plan.get(name) == value for name, value in said.items())
 
 
-def _each(work: Callable[..., None], tasks: Iterable[tuple[Any, ...]], workers: int) -> None:
-    """Do one task after another; with several workers, as many at the same time."""
-    if workers == 1:
-        for task in tasks:
-            work(*task)
-            del task  # its memory, before the next is read
-        return
-    threads, running = torch.get_num_threads(), deque[Future[None]]()
-    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
-            for task in tasks:
-                running.append(pool.submit(work, *task))
-                del task
-                if len(running) == workers:
-                    running.popleft().result()
-            while running:
-                running.popleft().result()
-        finally:
-            for future in running:
-                future.cancel()
-            torch.set_num_threads(threads)
+def as_tables(found: Recovered, schema: pa.Schema, row_name: str | None = None) -> dict[str, pa.Table]:
+    """What became of a block: "clean.parquet", and "draws.parquet" with draws one below another, each with its number.
 
-
-def recovered(
-    model: FittedModel, table: pa.Table, draws: int, seed: int, rows: Any, clean: bool = True, row_name: str | None = None
-) -> dict[str, pa.Table]:
-    """A table recovered: "clean.parquet" the mean, "draws.parquet" draws one below another, each with its number.
-
-    rows: the number of each row, on which its draws hang; row_name: of a column that holds it, if any.
+    row_name: of a column that holds the number of each row, if any.
     """
-    parts = {}
-    if clean:
-        parts["clean.parquet"] = _like(model.transform(table), table.schema)
-    if draws:
-        completed = model.sample(table, draws, seed=seed, row_ids=rows)
+    parts, rows = {}, len(found.block.given)
+    if found.clean is not None:
+        parts["clean.parquet"] = _like(found.clean, schema)
+    if found.draws is not None:
         below = []
-        for number in range(draws):
-            one = _like(completed[number], table.schema)
+        for number, draw in enumerate(found.draws):
+            one = _like(draw, schema)
             if row_name is not None:
-                one = one.add_column(0, row_name, pa.array(rows))
-            below.append(one.add_column(0, "draw", pa.array(np.full(len(table), number))))
+                one = one.add_column(0, row_name, pa.array(np.asarray(found.block.ids)))
+            below.append(one.add_column(0, "draw", pa.array(np.full(rows, number))))
         parts["draws.parquet"] = pa.concat_tables(below, promote_options="permissive")
     return parts
 
