@@ -143,10 +143,10 @@ def test_columns_that_cannot_be_filled_are_said(tmp_path):
 
 
 def test_interrupting_leaves_nothing(csv, tmp_path, monkeypatch):
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unfade.estimator.Recoverer.transform", interrupt)
+    monkeypatch.setattr("unfade.inference.fitted_model.FittedModel.transform", interrupt)
     result = run("recover", csv, "-o", tmp_path / "out.csv", *FAST)
     assert result.exit_code == 130
     assert not (tmp_path / "out.csv").exists()

@@ -13,7 +13,8 @@ from unfade import InvalidData, InvalidFile, Recoverer
 from unfade.app import work
 from unfade.cli import app as cli
 from unfade.io.image_files import Unmeasured, read_frame, write_frame
-from unfade.io.images import fit_frames, open_frames, read_data, recover_frames
+from unfade.io.images import evenly, open_frames, read_data
+from unfade.streaming.images import recover_frames
 
 
 def folder_of(path, dtype, ending, channels=()):
@@ -37,8 +38,8 @@ KINDS = [("uint16", ".png", ()), ("uint8", ".png", (3,)), ("uint16", ".tif", ())
 @pytest.mark.parametrize(("dtype", "ending", "channels"), KINDS, ids=str)
 def test_measured_pixels_come_back_and_holes_are_filled(tmp_path, dtype, ending, channels):
     frames = open_frames(folder_of(tmp_path / "in", dtype, ending, channels))
-    rec = fit_frames(Recoverer(max_steps=20, random_state=0, verbose=0), frames, most=100)
-    recover_frames(rec, frames, tmp_path / "out", tmp_path / "std", tmp_path / "draws", draws=3, at_once=5)
+    rec = Recoverer(max_steps=20, random_state=0, verbose=0).fit(frames.read(evenly(len(frames), 100)))
+    recover_frames(rec.model_, frames, tmp_path / "out", tmp_path / "std", tmp_path / "draws", draws=3, at_once=5)
     names = [path.name for path in frames.files]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
     assert len(list((tmp_path / "draws").iterdir())) == 3
@@ -55,9 +56,11 @@ def test_measured_pixels_come_back_and_holes_are_filled(tmp_path, dtype, ending,
 
 def test_draws_of_a_frame_do_not_hang_on_how_many_are_in_memory(tmp_path):
     frames = open_frames(folder_of(tmp_path / "in", "float32", ".npy"))
-    rec = fit_frames(Recoverer(max_steps=20, random_state=0, verbose=0), frames, most=25)
+    rec = Recoverer(max_steps=20, random_state=0, verbose=0).fit(frames.read(evenly(len(frames), 25)))
     for at_once in (1, 30):
-        recover_frames(rec, frames, tmp_path / f"out{at_once}", None, tmp_path / f"draws{at_once}", 2, at_once=at_once)
+        recover_frames(
+            rec.model_, frames, tmp_path / f"out{at_once}", None, tmp_path / f"draws{at_once}", 2, at_once=at_once
+        )
     for name in [path.name for path in frames.files]:
         one, all_ = (np.load(tmp_path / f"draws{at_once}" / "draw-001" / name) for at_once in (1, 30))
         assert np.array_equal(one, all_)
@@ -77,8 +80,8 @@ def test_stacks_come_back_as_stacks(tmp_path, ending):
         np.savez(paths[0], depth=stack, number=np.arange(len(stack)))
     frames = open_frames(paths[0])
     assert np.array_equal(frames.read(range(30)), folder.read(range(30)), equal_nan=True)
-    rec = fit_frames(Recoverer(max_steps=20, random_state=0, verbose=0), frames, most=100)
-    recover_frames(rec, frames, *paths[1:], draws=3, at_once=7)
+    rec = Recoverer(max_steps=20, random_state=0, verbose=0).fit(frames.read(evenly(len(frames), 100)))
+    recover_frames(rec.model_, frames, *paths[1:], draws=3, at_once=7)
     out, std, draws = (open_frames(path) if number < 2 else path for number, path in enumerate(paths[1:]))
     assert len(out) == len(std) == 30
     for number in range(30):
@@ -255,10 +258,10 @@ def test_what_is_wrong_is_named(tmp_path):
 def test_nothing_is_left_of_a_run_that_fails(tmp_path):
     folder = folder_of(tmp_path / "in", "uint16", ".png")
     frames = open_frames(folder)
-    rec = fit_frames(Recoverer(max_steps=5, random_state=0, verbose=0), frames, most=30)
+    rec = Recoverer(max_steps=5, random_state=0, verbose=0).fit(frames.read(evenly(len(frames), 30)))
     (folder / "frame-29.png").write_bytes(b"not an image")
     with pytest.raises(InvalidFile):
-        recover_frames(rec, frames, tmp_path / "out", at_once=4)
+        recover_frames(rec.model_, frames, tmp_path / "out", at_once=4)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
@@ -266,8 +269,8 @@ def test_a_frame_with_nothing_measured_is_drawn_from_the_prior(tmp_path):
     folder = folder_of(tmp_path / "in", "uint16", ".png")
     Image.fromarray(np.zeros((6, 8), np.uint16)).save(folder / "frame-05.png")
     frames = open_frames(folder)
-    rec = fit_frames(Recoverer(max_steps=20, random_state=0, verbose=0), frames, most=30)
-    recover_frames(rec, frames, tmp_path / "out")
+    rec = Recoverer(max_steps=20, random_state=0, verbose=0).fit(frames.read(evenly(len(frames), 30)))
+    recover_frames(rec.model_, frames, tmp_path / "out")
     assert read_frame(tmp_path / "out" / "frame-05.png").min() > 0
 
 

@@ -55,7 +55,7 @@ def written(path, data, **parameters):
 
 @pytest.mark.filterwarnings("ignore::unfade.errors.DataNotice")
 def test_a_page_has_all_its_parts_and_needs_nothing_else(tmp_path):
-    text = written(tmp_path / "report.html", frame(), noise="learn")
+    text = written(tmp_path / "report.html", frame(), noise="learn-shared")
     outline = Outline(text)
     wanted = {"Verdicts", "What is missing", "Observed and drawn values", "Pairs", "Beside simple methods", "Training"}
     assert wanted | {"Settings", "Noise", "Surprising cells"} <= set(outline.headings)

@@ -157,6 +157,11 @@ def warn_passthrough_with_missing(container: Container, kinds: dict[str, str] | 
         if column.kind == "passthrough" and not column.reason and column.name not in (kinds or {})
         and seen.any() and not seen.all()
     ]  # fmt: skip
+    warn_text_with_missing(left)
+
+
+def warn_text_with_missing(left: Sequence[str]) -> None:
+    """Warn the caller's caller of columns of text that pass through with missing cells."""
     if left:
         warnings.warn(
             f"Text that hardly ever repeats comes back as it is, its missing cells too: column "

@@ -16,6 +16,7 @@ import pyarrow as pa
 import torch
 
 from unfade.data import containers as tables
+from unfade.data.options import warn_text_with_missing
 from unfade.data.text_formats import Witnesses, is_blank
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
@@ -54,6 +55,7 @@ def fit_stream(
         raise InvalidFile(f"{path} has no rows. Expected at least one row of data.")
     table, whole = sample.table(), sample.whole
     given, found = rec.kinds, {} if whole else sample.kinds()
+    warn_text_with_missing(sample.text_with_missing(found))
     try:
         rec.kinds = {**found, **(given or {})} or None
         return rec.fit(table, checkpoint=checkpoint)
@@ -237,6 +239,15 @@ class _Sample:
         """The sample, rows in their order."""
         self._prune()
         return pa.concat_tables([table for _, _, table in self.held])
+
+    def text_with_missing(self, kinds: dict[str, str]) -> list[str]:
+        """Columns of text that pass through by these kinds, though cells of them are missing and nobody asked for it."""
+        texts = {name: look for name, look in self.looks.items() if isinstance(look, _Values) and not look.many}
+        return [
+            name
+            for name, look in texts.items()
+            if kinds.get(name) == "passthrough" and look.count < self.rows and name not in (self.rec.kinds or {})
+        ]
 
     def kinds(self) -> dict[str, str]:
         """Kinds of columns that the sample alone would not show."""

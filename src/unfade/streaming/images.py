@@ -32,7 +32,6 @@ def recover_frames(
     if len(set(given_paths)) < len(given_paths):
         raise InvalidData("Means, standard deviations and draws go to different places: give each a name of its own.")
     rule, missing = frames.rule, 0
-    exact = not (model.noise is None or np.any(model.noise))
 
     def blocks() -> Iterator[Block]:
         nonlocal missing
@@ -42,6 +41,7 @@ def recover_frames(
             yield Block(start, rule.entered(raw), raw=raw)
 
     with whole_sinks({path: draws if path == draws_to else None for path in given_paths}, frames) as sinks:
+        exact = not (model.noise is None or np.any(model.noise))
 
         def write(found: Recovered) -> None:
             which, raw = range(found.block.start, found.block.start + len(found.block.raw)), found.block.raw
