@@ -41,7 +41,7 @@ ALLOWED = {"scoreboard.md": ("coverage due",), "reproduction.md": ("coverage due
 def paragraphs(text: str) -> list[str]:
     """Prose, a string for each run of lines: code blocks, code spans and targets of links left out."""
     text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"^ {4,}\S.*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"(?<=\n\n) {4,}\S.*(?:\n {4,}\S.*)*", "", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     return [re.sub(r"`[^`]*`", "`", " ".join(part.split())) for part in re.split(r"\n\s*\n", text)]
 
@@ -113,7 +113,8 @@ def test_the_glossary_is_linked_and_in_alphabetical_order():
     [
         "Draws hang on\nthe row.", "It was told the level.", "Scores beside others.", "It begins anew.", "0.814 is due.",
         "It covers .816 of .814.", "All is as it should be.", "Truth values.", "Training is watched.",
-        "From 200 candidates.", "A pool of z.", "Four members.", "Recalibration.", "Surprises first.", "Limits of columns.", "Text passes through.",
+        "From 200 candidates.", "A pool of z.", "Four members.", "Recalibration.", "Surprises first.",
+        "Limits of columns.", "Text passes through.",
         "Trained by what it predicts.", "Whole numbers.", "One number a column.", "| frames a second |",
     ],
 )  # fmt: skip
