@@ -1,5 +1,6 @@
 """What can be said without the truth: observed cells are hidden, predicted and compared with what they were."""
 
+import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from unfade.observations import Observations, as_observations
 from unfade.randomness import generator_normals
 from unfade.recording import TOLD
 from unfade.scores import crps
-from unfade.tables import Column, Container, open_container
+from unfade.tables import DAY, Column, Container, open_container, value_of
 from unfade.watching import hold_out_as
 
 
@@ -107,8 +108,8 @@ def _hidden_fold(recoverer: Any, X: Any, n_draws: int, fold: int, folds: int, se
 class Surprise:
     """An observed cell that the rest of its row does not lead one to expect.
 
-    expected: median of what is drawn there, or the likeliest category; low, high: the central 90 %; distance: from the
-    mean in standard deviations; for categories minus the logarithm of its probability.
+    expected: median of what is drawn there, or the likeliest category; low, high: the central 90 %, None for categories
+    without order; distance: from the mean in standard deviations; for categories minus the logarithm of its probability.
     """
 
     row: int
@@ -134,13 +135,19 @@ def surprises(recoverer: Any, X: Any, most: int = 20, n_draws: int = 100, seed: 
     for i in np.argsort(-distance)[:most]:
         column = cells.kinds[cells.columns[i]] if cells.kinds else None
         value, expected, least, largest = (_shown(part[i], column) for part in (cells.values, middle, low, high))
+        if column is not None and column.kind in ("category", "boolean"):
+            codes, times = np.unique(cells.draws[:, i], return_counts=True)
+            expected, least, largest = _shown(codes[times.argmax()], column), None, None
         name = column.name if column else int(cells.columns[i])
         found.append(Surprise(int(cells.rows[i]), name, value, expected, least, largest, float(distance[i])))
     return found
 
 
 def _shown(code: float, column: Column | None) -> Any:
-    return column.categories[int(code)] if column is not None and column.categories else float(code)
+    if column is None:
+        return float(code)
+    whole_day = column.kind == "date" and column.step >= DAY
+    return value_of(float(code), column, datetime.date.min if whole_day else None)
 
 
 @dataclass(frozen=True)

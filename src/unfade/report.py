@@ -274,7 +274,13 @@ def _surprising(recoverer: Any, X: Any, rows: np.ndarray, columns: int) -> str:
     rows = rows[::step]
     found = surprises(recoverer, take(X, rows), most=12, n_draws=50)
     lines = [
-        (int(rows[s.row]), str(s.column), s.value, s.expected, f"{_short(s.low)} to {_short(s.high)}")
+        (
+            int(rows[s.row]),
+            str(s.column),
+            s.value,
+            s.expected,
+            "" if s.low is None else f"{_short(s.low)} to {_short(s.high)}",
+        )
         for s in found
         if s.distance > 3
     ]
