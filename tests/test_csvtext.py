@@ -73,6 +73,14 @@ def test_new_cells_are_written_as_others_of_their_column(tmp_path, cells, new, w
     )
 
 
+def test_a_new_cell_that_repeats_a_number_is_written_as_that_number(tmp_path):
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_bytes(b"age\n22.0\n0.42\nNA\nNA\nNA\n")
+    table = read_table(path)
+    CsvText(path, table).write(pa.table({"age": [22.0, 0.42, 22.0, 30.5, 30.0]}), out)
+    assert out.read_bytes() == b"age\n22.0\n0.42\n22.0\n30.50\n30.00\n"
+
+
 def test_draws_are_in_the_text_of_the_file(tmp_path):
     path = tmp_path / "in.csv"
     path.write_bytes(PLAIN)

@@ -148,7 +148,10 @@ def _writer(old: Any, values: list[Any], cells: tuple[bytes, ...], decimals: boo
         return lambda value: str(value).upper() if word.isupper() else str(value) if word.istitle() else str(value).lower()
     if isinstance(like, float):
         places = _places(old, texts) if decimals else None
-        return repr if places is None else lambda value: f"{value:z.{places}f}"
+        if places is None:
+            return repr
+        there = {float(text): text for text in reversed(texts) if re.fullmatch(r"-?\d+(\.\d+)?", text)}
+        return lambda value: there.get(round(value, places)) or f"{value:z.{places}f}"
     if isinstance(like, (datetime.date, datetime.time)):
         shown = next((text for text in texts if re.match(r"\d+[-:]", text)), "")
         return lambda value: _moment(value, shown)
