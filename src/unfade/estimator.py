@@ -237,7 +237,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         scaling = self.scaling
         if scaling == "auto":
             scaling = "joint-variance" if conv or growing else "variance"
-        noise = named_noise(self.noise, container.names or range(obs.event_shape[0]), "joint" in str(scaling))
+        names, kinds = container.names or range(obs.event_shape[0]), [column.kind for column in container.columns or ()]
+        noise = named_noise(self.noise, names, "joint" in str(scaling), kinds)
         if growing and scaling != "joint-variance":
             raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
         images = conv is not None
