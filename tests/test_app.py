@@ -21,6 +21,7 @@ from unfade.app.timing import Pace, Schedule
 from unfade.app.work import Folder, Job, Settings, load
 from unfade.errors import InvalidData, InvalidFile
 from unfade.files import read_table, write_table
+from unfade.tables import KINDS
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 QUICK = Settings(draws=3, seed=1, seconds=1.0)
@@ -107,6 +108,10 @@ def test_a_bad_file_is_one_sentence(name, bad, folder):
     assert Path(name).name in said
     assert str(folder.path) not in said
     assert not list(folder.path.iterdir())
+
+
+def test_every_kind_of_column_has_its_word():
+    assert tuple(pytest.importorskip("unfade.app.page").KINDS) == KINDS
 
 
 def test_a_column_of_lists_is_told(tmp_path, folder):

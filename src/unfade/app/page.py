@@ -23,6 +23,8 @@ KINDS = {
     "whole": "whole number",
     "boolean": "yes or no",
     "date": "date",
+    "time": "time of day",
+    "duration": "duration",
     "ordered": "category with an order",
     "category": "category",
     "passthrough": "left out, passes through",
