@@ -181,7 +181,10 @@ def _moment(value: Any, shown: str) -> str:
     parts = (
         "milliseconds" if len(clock[3] or "") == 3 else "microseconds" if clock[3] else "seconds" if clock[2] else "minutes"
     )
-    zone = "" if not clock[4] else "Z" if clock[4] == "Z" else "+00:00"
+    zone = clock[4] or ""
     if isinstance(value, datetime.time):
         return value.isoformat(parts)
+    if zone not in ("", "Z"):
+        value = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+        value = value.astimezone(datetime.datetime.strptime(zone + "00" * (len(zone) == 3), "%z").tzinfo)
     return value.replace(tzinfo=None).isoformat("T" if "T" in shown else " ", parts) + zone
