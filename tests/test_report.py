@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from unfade import Recoverer
+from unfade import Recoverer, report
 
 pytestmark = pytest.mark.filterwarnings("ignore:Time was up")  # on a busy machine
 
@@ -136,3 +136,13 @@ def test_a_browser_shows_it_without_errors(tmp_path, width):
     assert told == []
     assert all(url.startswith(("file:", "data:")) for url in asked)
     assert across <= width
+
+
+def test_numbers_of_the_page_are_written_in_digits():
+    assert [report._short(value) for value in (13183.4, -49450.0, 0.12345, 12.0, 7)] == [
+        "13183",
+        "-49450",
+        "0.1235",
+        "12",
+        "7",
+    ]

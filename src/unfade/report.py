@@ -82,6 +82,8 @@ def _section(title: str, *parts: str) -> str:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, float) and 1e4 <= abs(value) < 1e12:
+        return f"{value:.0f}"  # not 1.318e+04
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
