@@ -19,6 +19,7 @@ from unfade.app import desks, serve, work
 from unfade.app.desks import Desk, Desks
 from unfade.app.timing import Pace, Schedule
 from unfade.app.work import Folder, Job, Settings, load
+from unfade.data.containers import KINDS
 from unfade.errors import InvalidData, InvalidFile
 from unfade.io.tables import read_table, write_table
 
@@ -109,6 +110,10 @@ def test_a_bad_file_is_one_sentence(name, bad, folder):
     assert not list(folder.path.iterdir())
 
 
+def test_every_kind_of_column_has_its_word():
+    assert tuple(pytest.importorskip("unfade.app.page").KINDS) == KINDS
+
+
 def test_a_column_of_lists_is_told(tmp_path, folder):
     table = pa.table({"a": [1.5, None, 2.5], "b": [[1], [2], None]})
     (_, b) = load("a.parquet", content(table, tmp_path, "in.parquet"), folder.path).columns
@@ -144,6 +149,20 @@ def test_results_are_those_of_the_estimator(ending, tmp_path, folder, report, mo
     assert long.drop(["draw", "row"]).to_pylist() == [row for table in draws for row in table.to_pylist()]
     assert result.report.read_text() == "<!doctype html><p>3 draws of 120 rows</p>"
     assert not list(Path(result.clean).parent.glob("*.draft*"))
+
+
+def test_a_csv_file_keeps_its_own_text(folder, report, monkeypatch):
+    fast(monkeypatch)
+    rows = [f"{i / 4:.2f},{9 + i % 8:02d}:30,{'TRUE' if i % 3 else 'FALSE'},{i % 5}.0" for i in range(40)]
+    given = "\r\n".join(["a,at,on,n", *rows, ",10:30,TRUE,1.0", "2.50,,,2.0", "5.00,11:30,TRUE,"]) + "\r\n"
+    result = finished(Job(load("a.csv", given.encode(), folder.path), QUICK, folder)).result
+    lines = result.clean.read_bytes().decode().split("\r\n")
+    assert lines[:41] == ["a,at,on,n", *rows]
+    new = [line.split(",") for line in lines[41:44]]
+    assert re.fullmatch(r"\d+\.\d\d", new[0][0])
+    assert re.fullmatch(r"\d\d:\d\d", new[1][1])
+    assert new[1][2] in ("TRUE", "FALSE")
+    assert re.fullmatch(r"\d\.0", new[2][3])
 
 
 def test_a_row_and_its_draws(loaded, folder, report, monkeypatch):
@@ -564,6 +583,17 @@ def test_words_for_missing_are_counted_on_the_page(page, address):
     page.get_by_role("textbox", name="Values that stand for missing").fill("-99")
     page.get_by_role("textbox", name="Values that stand for missing").press("Enter")
     page.get_by_text("1 (17 %)").wait_for()
+
+
+def test_a_column_that_words_for_missing_mend_is_no_longer_left_out(page, address):
+    rows = "".join(f"{70 + i / 10},{i}\n" for i in range(40))
+    give(page, address, "a.csv", f"kilos,b\n{rows}refused,1\nrefused,2\n".encode())
+    page.get_by_text("kilos is a").wait_for()
+    page.get_by_text("More settings").click()
+    page.get_by_role("textbox", name="Values that stand for missing").fill("refused")
+    page.get_by_role("textbox", name="Values that stand for missing").press("Enter")
+    page.get_by_text("2 (2 %)").wait_for()
+    page.get_by_text("kilos is a").wait_for(state="detached")
 
 
 def test_sessions_do_not_see_each_other(page, address, browser, tmp_path):

@@ -262,6 +262,10 @@ def test_text_that_is_not_utf8_is_said(tmp_path):
     said = run("recover", tmp_path / "t.csv", "-o", tmp_path / "o.csv", *FAST)
     assert said.exit_code == 3
     assert "not encoded as UTF-8: see column 'town'" in said.output
+    (tmp_path / "t.csv").write_bytes("größe,x\n5,1\n".encode("latin-1"))
+    assert (
+        "t.csv is not encoded as UTF-8. Save" in run("recover", tmp_path / "t.csv", "-o", tmp_path / "o.csv", *FAST).output
+    )
 
 
 def test_names_that_are_numbers_from_0_are_a_header(tmp_path):

@@ -60,6 +60,11 @@ def test_only_what_changed_is_written_anew(tmp_path, ending):
         (["true", "false", ""], True, "true"),
         (["13:30", "14:00", ""], datetime.time(9, 5), "09:05"),
         (["2024-01-01 13:30:00", "2024-01-01 13:30:01", ""], datetime.datetime(2024, 1, 1), "2024-01-01 00:00:00"),
+        (
+            ["2024-07-01T10:00:00+02:00", "2024-07-02T10:00:00+02:00", ""],
+            datetime.datetime(2024, 7, 1, 22, tzinfo=datetime.UTC),
+            "2024-07-02T00:00:00+02:00",
+        ),
         (['"1"', '"2"', '""'], 3, '"3"'),
     ],
 )
@@ -71,6 +76,14 @@ def test_new_cells_are_written_as_others_of_their_column(tmp_path, cells, new, w
     assert (tmp_path / "out.csv").read_text() == "x,y\n" + "".join(f"{cell or written},1\n" for cell in cells).replace(
         '""', written
     )
+
+
+def test_a_new_cell_that_repeats_a_number_is_written_as_that_number(tmp_path):
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_bytes(b"age\n22.0\n0.42\nNA\nNA\nNA\n")
+    table = read_table(path)
+    CsvText(path, table).write(pa.table({"age": [22.0, 0.42, 22.0, 30.5, 30.0]}), out)
+    assert out.read_bytes() == b"age\n22.0\n0.42\n22.0\n30.50\n30.00\n"
 
 
 def test_draws_are_in_the_text_of_the_file(tmp_path):

@@ -76,6 +76,8 @@ def test_noise_by_name_is_of_those_columns_alone(tmp_path):
         quick(noise={"hum": 1.0}).fit(frame)
     with pytest.raises(InvalidData, match="must be a number or 'learn'"):
         quick(noise={"temp": "much"}).fit(frame)
+    with pytest.raises(InvalidData, match="noise names 'side', which holds no numbers"):
+        quick(noise={"side": 0.5}).fit(frame.assign(side=np.where(np.arange(len(frame)) % 2, "left", "right")))
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])

@@ -255,6 +255,18 @@ def test_what_is_wrong_is_named(tmp_path):
         open_frames(tmp_path / "empty")
 
 
+def test_one_image_is_told_where_to_go_and_images_without_holes_are_told(tmp_path):
+    folder = folder_of(tmp_path / "in", "uint16", ".png")
+    for command in (["recover", folder / "frame-00.png", "-o", tmp_path / "out"], ["diagnose", folder / "frame-00.png"]):
+        result = CliRunner().invoke(cli.app, [str(part) for part in command])
+        assert result.exit_code == 3
+        assert "frame-00.png is one image. Give the folder" in result.output
+    command = ["recover", folder, "-o", tmp_path / "out", "--missing-value", "9999", "--max-steps", 5]
+    result = CliRunner().invoke(cli.app, [str(part) for part in command])
+    assert result.exit_code == 0, result.output
+    assert "no pixel was missing" in result.output
+
+
 def test_nothing_is_left_of_a_run_that_fails(tmp_path):
     folder = folder_of(tmp_path / "in", "uint16", ".png")
     frames = open_frames(folder)

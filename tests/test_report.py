@@ -2,13 +2,15 @@
 
 import shutil
 import time
+import warnings
 from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
-from unfade import Recoverer
+from unfade import Recoverer, report
 
 pytestmark = pytest.mark.filterwarnings("ignore:Time was up")  # on a busy machine
 
@@ -81,6 +83,27 @@ def test_images_have_a_gallery(tmp_path):
     assert "Images" in Outline((tmp_path / "two.html").read_text()).headings
 
 
+@pytest.mark.filterwarnings("ignore::unfade.errors.DataNotice")
+def test_pictures_have_dates_and_truth_values_as_such(monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    day = np.datetime64("2024-01-01", "us") + rng.integers(0, 300, 150) * np.timedelta64(1, "D")
+    data = pd.DataFrame({"a": rng.normal(size=150), "day": day, "yes": pd.array(rng.random(150) < 0.5, "boolean")})
+    data = data.mask(rng.random(data.shape) < 0.2).assign(empty=np.nan)
+    figures, save = [], Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda self, *args, **kwargs: (figures.append(self), save(self, *args, **kwargs))
+    )
+    rec = Recoverer(random_state=0, verbose=0, max_steps=20, members=1).fit(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)  # of the column without values
+        rec.report(tmp_path / "report.html", data)
+    panels = {panel.get_title(): panel for figure in figures for panel in figure.axes}
+    labels = {name: [label.get_text() for label in panels[name].get_xticklabels()] for name in ("day", "yes")}
+    assert {label[:4] for label in labels["day"]} <= {"2023", "2024", "2025"}
+    assert labels["yes"] == ["False", "True"]
+    assert "empty" not in panels
+
+
 @pytest.mark.slow
 def test_many_columns_and_many_rows_do_not_break_it(tmp_path):
     rng = np.random.default_rng(0)
@@ -113,3 +136,13 @@ def test_a_browser_shows_it_without_errors(tmp_path, width):
     assert told == []
     assert all(url.startswith(("file:", "data:")) for url in asked)
     assert across <= width
+
+
+def test_numbers_of_the_page_are_written_in_digits():
+    assert [report._short(value) for value in (13183.4, -49450.0, 0.12345, 12.0, 7)] == [
+        "13183",
+        "-49450",
+        "0.1235",
+        "12",
+        "7",
+    ]

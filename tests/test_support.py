@@ -7,7 +7,7 @@ import torch
 
 from unfade import DataNotice, Recoverer
 from unfade.data.observations import as_observations
-from unfade.data.support import find_gaps
+from unfade.data.support import SupportGap, describe_gaps, find_gaps
 
 
 def puberty(rows=400, seed=0):
@@ -81,3 +81,12 @@ def test_both_edges_are_found():
     assert (low.sign, high.sign) == (-1, 1)
     assert (low.edge, high.edge) == pytest.approx((-1.5, 1.5), abs=0.02)
     assert low.cells == high.cells == 75
+
+
+def test_the_edge_of_a_gap_is_written_in_digits():
+    said = [describe_gaps([SupportGap(0, 1, 1, edge, 5, torch.zeros(1))], ())[0] for edge in (10901.0, 0.5, 3e13)]
+    assert [line.split("above ")[1] for line in said] == [
+        "10901 (5 missing cells)",
+        "0.5 (5 missing cells)",
+        "3e+13 (5 missing cells)",
+    ]

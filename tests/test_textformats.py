@@ -48,7 +48,16 @@ def test_a_format_writes_what_it_read(name):
 
 @pytest.mark.parametrize(
     "cells",
-    [["A1", "A2"], ["01234", "04321"], ["5 kg", "6 lb"], ["1st", "2nd"], ["31/12/2024", "12:30"], ["5-6", "7-8"], ["red"]],
+    [
+        ["A1", "A2"],
+        ["01234", "04321"],
+        ["5 kg", "6 lb"],
+        ["1st", "2nd"],
+        ["31/12/2024", "12:30"],
+        ["5-6", "7-8"],
+        ["red"],
+        ["1,538", "0,936"],
+    ],
 )
 def test_text_that_does_not_agree_on_a_format_has_none(cells):
     assert find_format(cells) is None

@@ -23,6 +23,8 @@ KINDS = {
     "whole": "whole number",
     "boolean": "yes or no",
     "date": "date",
+    "time": "time of day",
+    "duration": "duration",
     "ordered": "category with an order",
     "category": "category",
     "passthrough": "left out, passes through",
@@ -325,7 +327,13 @@ def more_settings(table: bool, busy: bool) -> str:
 def choose_kinds(desk: Desk, columns: tuple[ColumnFacts, ...], busy: bool) -> dict[str, str]:
     """Kinds of columns that are not as found."""
     found = {column.name: column for column in columns}
-    recall(desk, "kinds", [column.name for column in columns if column.problem])
+    odd = [column.name for column in columns if column.problem]
+    recall(desk, "kinds", odd)
+    mended = {name for name in st.session_state.get("odd", ()) if name not in odd}  # by what stands for missing
+    if not busy:
+        left_out = {name for name in mended if st.session_state.get(f"kind of {name}") == "passthrough"}
+        st.session_state["kinds"] = [name for name in st.session_state["kinds"] if name not in left_out]
+        st.session_state["odd"] = odd
     wrong = st.multiselect(
         "Columns whose kind was not found rightly", list(found), placeholder="None: all are right", key="kinds",
         disabled=busy, help="What was found is written beside the bars above.",

@@ -20,6 +20,7 @@ from unfade.data.containers import open_container
 from unfade.errors import DataNotice, InvalidData, InvalidFile, UnfadeError
 from unfade.estimator import Recoverer
 from unfade.inference.draws import Draws
+from unfade.io.csv_text import CsvText, is_csv
 from unfade.io.image_files import Unmeasured
 from unfade.io.images import read_data
 from unfade.io.tables import column_names, count_missing, long_table, write_table
@@ -80,7 +81,7 @@ class ColumnFacts:
 class Loaded:
     """A file that was read. columns: of a table; empty for images, which have a rule by which pixels are missing.
 
-    marks: what stands for missing beside empty cells.
+    marks: what stands for missing beside empty cells; text: of a CSV file.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Loaded:
     missing: int
     rule: Unmeasured | None = None
     marks: tuple[str, ...] = ()
+    text: CsvText | None = None
 
     @property
     def rows(self) -> int:
@@ -130,7 +132,8 @@ def load(name: str, content: bytes | memoryview, folder: Path) -> Loaded:
     path.write_bytes(content)
     try:
         table, rule = read_data(path)
-        return replace(_described(name, ending, table), rule=rule)
+        text = CsvText(path, table) if is_csv(path) else None
+        return replace(_described(name, ending, table), rule=rule, text=text)
     except UnfadeError as error:
         raise InvalidFile(one_line(error).replace(str(path), name)) from None
     except MemoryError:
@@ -326,7 +329,10 @@ class Worker(threading.Thread):
         draws = self._drawn(rec)
         self.schedule.begin(FILES, speaks=True)
         target = Path(tempfile.mkdtemp(prefix="result-", dir=self.folder.path))
-        write_table(clean, target / f"clean{loaded.ending}")
+        if loaded.text is None:
+            write_table(clean, target / f"clean{loaded.ending}")
+        else:
+            loaded.text.write(clean, target / f"clean{loaded.ending}", rec.noise is None)
         self._check()
         drawn = self._without_it("draws file", self._write_draws, draws, target / "draws.parquet")
         self._check()

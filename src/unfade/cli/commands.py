@@ -207,6 +207,8 @@ class Recovery:
         seconds = time.monotonic() - started
         said = f"{missing:,} of {frames.pixels:,} pixels missing ({missing / frames.pixels:.1%}): {frames.rule}"
         self.out.say(f"{self.data}: {len(frames)} images, {said}; recovered in {seconds:.0f} s")
+        if not missing and rec.noise is None:
+            self.out.note("no pixel was missing. Name the value that missing pixels hold by --missing-value.")
         self._say_where({**places, "gallery": self.gallery, "report": self.report, "model": self.save})
         self.out.result(
             images=len(frames), missing=missing, missing_are=str(frames.rule), seconds=round(seconds, 3),

@@ -552,7 +552,7 @@ def _decoded(series: Any, codes: np.ndarray, column: Column) -> Any:
     if isinstance(like, Decimal):  # of as many places as any has
         like = min(like, *there, key=lambda value: value.as_tuple().exponent if isinstance(value, Decimal) else 0)
     for row in changed.nonzero()[0]:
-        values[row] = _value(new[row], column, like)
+        values[row] = value_of(new[row], column, like)
     return _native_like(series, values)
 
 
@@ -591,7 +591,7 @@ def _with_dates(series: Any, changed: np.ndarray, codes: np.ndarray) -> Any:
     return native.clone().scatter(changed.nonzero()[0], made)
 
 
-def _value(code: float, column: Column, like: Any = None) -> Any:
+def value_of(code: float, column: Column, like: Any = None) -> Any:
     """The value of a code, as a Python object such as `like`, another value of the column."""
     if column.categories:
         return column.categories[int(np.clip(code, 0, len(column.categories) - 1))]

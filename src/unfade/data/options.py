@@ -23,8 +23,8 @@ LEARN = -np.inf  # stands for a level that is to be learned
 TOLD = 0.5  # share of a column's variance that others must explain for its noise to be told from its own spread
 
 
-def named_noise(noise: Any, names: Sequence[Any], joint: bool) -> Any:
-    """A user's `noise` without names and with one meaning a word.
+def named_noise(noise: Any, names: Sequence[Any], joint: bool, kinds: Sequence[str] = ()) -> Any:
+    """A user's `noise` without names and with one meaning a word. kinds: of the columns, where they have any.
 
     Levels by column name become one level per column: 0 if none is given, -inf if it is to be learned. "learn" is one
     level where all entries share a unit (joint scaling), else one per column.
@@ -39,6 +39,11 @@ def named_noise(noise: Any, names: Sequence[Any], joint: bool) -> Any:
             raise InvalidData(f"noise names {name!r}, which is no column. Columns are {list(names)[:10]}.")
         if level != "learn" and not isinstance(level, Real):
             raise InvalidData(f"noise of {name!r} must be a number or 'learn', got {level!r}.")
+        kind = kinds[list(names).index(name)] if kinds else "number"
+        if level and kind in ("boolean", "ordered", "category", "passthrough"):
+            raise InvalidData(
+                f"noise names {name!r}, which holds no numbers (it is taken for {kind}). Leave it out, or correct it."
+            )
         levels[list(names).index(name)] = LEARN if isinstance(level, str) else float(level)
     return levels
 

@@ -141,7 +141,7 @@ def describe_gaps(gaps: Sequence[SupportGap], columns: Sequence[Column]) -> list
         known = columns[gap.other].categories if columns else ()
         if columns and columns[gap.other].kind == "date":
             return str(np.datetime64(int(gap.edge), "us").astype("datetime64[D]"))
-        return repr(known[int(gap.edge)]) if known else f"{gap.edge:.4g}"
+        return repr(known[int(gap.edge)]) if known else f"{gap.edge:.{'0f' if 1e4 <= abs(gap.edge) < 1e12 else '4g'}}"
 
     return [
         f"{name(gap.column)} was never observed where {name(gap.other)} is {'below' if gap.sign < 0 else 'above'} "

@@ -12,7 +12,7 @@ from itertools import product
 
 _NUMBER = re.compile(
     r"\s*(?P<sign>[-+]?)(?P<prefix>[$€£¥₹]?[ \u00a0]?)(?P<inner>[-+]?)"
-    r"(?P<digits>\d{1,3}(?:[,'\u00a0\u202f ]\d{3})+|\d+)?(?P<fraction>\.\d*)?(?P<power>[eE][-+]?\d+)?"
+    r"(?P<digits>[1-9]\d{0,2}(?:[,'\u00a0\u202f ]\d{3})+|\d+)?(?P<fraction>\.\d*)?(?P<power>[eE][-+]?\d+)?"
     r"(?P<suffix>[^\d.,]{0,12})"
 )
 _LABEL = re.compile(r"\s*[-+]?(0\d|\d{19})")  # leading zeros, or more digits than a number keeps

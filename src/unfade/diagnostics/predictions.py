@@ -1,5 +1,6 @@
 """What can be said without the truth: observed cells are hidden, predicted and compared with what they were."""
 
+import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
 from unfade.corruption.noise import GaussianNoise
-from unfade.data.containers import Column, Container, open_container
+from unfade.data.containers import DAY, Column, Container, open_container, value_of
 from unfade.data.observations import Observations, as_observations
 from unfade.data.options import TOLD
 from unfade.errors import InvalidData
@@ -108,8 +109,8 @@ def _hidden_fold(model: FittedModel, X: Any, n_draws: int, fold: int, folds: int
 class Surprise:
     """An observed cell that the rest of its row does not lead one to expect.
 
-    expected: median of what is drawn there, or the likeliest category; low, high: the central 90 %; distance: from the
-    mean in standard deviations; for categories minus the logarithm of its probability.
+    expected: median of what is drawn there, or the likeliest category; low, high: the central 90 %, None for categories
+    without order; distance: from the mean in standard deviations; for categories minus the logarithm of its probability.
     """
 
     row: int
@@ -135,13 +136,19 @@ def surprises(model: FittedModel, X: Any, most: int = 20, n_draws: int = 100, se
     for i in np.argsort(-distance)[:most]:
         column = cells.kinds[cells.columns[i]] if cells.kinds else None
         value, expected, least, largest = (_shown(part[i], column) for part in (cells.values, middle, low, high))
+        if column is not None and column.kind in ("category", "boolean"):
+            codes, times = np.unique(cells.draws[:, i], return_counts=True)
+            expected, least, largest = _shown(codes[times.argmax()], column), None, None
         name = column.name if column else int(cells.columns[i])
         found.append(Surprise(int(cells.rows[i]), name, value, expected, least, largest, float(distance[i])))
     return found
 
 
 def _shown(code: float, column: Column | None) -> Any:
-    return column.categories[int(code)] if column is not None and column.categories else float(code)
+    if column is None:
+        return float(code)
+    whole_day = column.kind == "date" and column.step >= DAY
+    return value_of(float(code), column, datetime.date.min if whole_day else None)
 
 
 @dataclass(frozen=True)

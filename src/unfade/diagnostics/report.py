@@ -1,6 +1,7 @@
 """A page that says how far to trust a recovery: one HTML file, with its pictures inside, that needs no network."""
 
 import base64
+import datetime
 import html
 import io
 import os
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from unfade import storage
-from unfade.data.containers import Column, open_container, take
+from unfade.data.containers import TEMPORAL, Column, open_container, take, value_of
 from unfade.diagnostics.checks import Diagnosis, diagnose, large_images
 from unfade.diagnostics.images import draw_gallery, shape_of
 from unfade.diagnostics.predictions import surprises
@@ -84,6 +85,8 @@ def _section(title: str, *parts: str) -> str:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, float) and 1e4 <= abs(value) < 1e12:
+        return f"{value:.0f}"  # not 1.318e+04
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -203,7 +206,8 @@ def _columns_table(found: Diagnosis) -> str:
 def _distributions(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> str:
     """Observed and imputed values of the columns with most holes."""
     gone = np.isnan(table)
-    order = [j for j in np.argsort(-gone.sum(0), kind="stable") if columns[j].kind != "passthrough" and gone[:, j].any()]
+    filled = (gone & np.isfinite(values[0])).any(0)
+    order = [j for j in np.argsort(-gone.sum(0), kind="stable") if columns[j].kind != "passthrough" and filled[j]]
     shown = order[:_COLUMNS]
     if not shown:
         return ""
@@ -234,20 +238,37 @@ def _two(panel: Any, seen: np.ndarray, drawn: np.ndarray, column: Column) -> Non
         place = np.arange(len(codes))
         panel.bar(place - 0.2, [(seen == c).mean() if len(seen) else 0 for c in codes], 0.4, color=_SEEN, label="observed")
         panel.bar(place + 0.2, [(drawn == c).mean() if len(drawn) else 0 for c in codes], 0.4, color=_DRAWN, label="drawn")
-        names = [str(column.categories[int(c)]) if column.categories else f"{c:g}" for c in codes]
+        names = [str(value_of(c, column)) if column.discrete else _moment(c, column) or f"{c:g}" for c in codes]
         panel.set_xticks(place, [_label(name, 8) for name in names], rotation=45 if len(names) > 4 else 0, fontsize=6)
         return
     both = np.concatenate([seen, drawn])
     low, high = np.quantile(both, [0.005, 0.995]) if len(both) else (0, 1)
     edges = np.linspace(low, high if high > low else low + 1, 25)
+    _few_ticks(panel.xaxis, column)
     panel.hist(np.clip(seen, *edges[[0, -1]]), edges, density=True, color=_SEEN, alpha=0.6, label="observed")
     panel.hist(np.clip(drawn, *edges[[0, -1]]), edges, density=True, histtype="step", lw=1.6, color=_DRAWN, label="drawn")
+
+
+def _moment(code: float, column: Column) -> str:
+    """A date, a time of day or a duration in a picture; nothing where the column holds other things."""
+    if column.kind == "date":
+        return str(np.datetime64(int(code), "us").astype("datetime64[D]"))
+    return str(datetime.timedelta(seconds=int(code / 1e6))) if column.kind in TEMPORAL else ""
+
+
+def _few_ticks(axis: Any, column: Column) -> None:
+    """As many ticks as there is room for, with dates and times as such."""
+    axis.get_major_locator().set_params(nbins=3)
+    if column.kind in TEMPORAL:
+        axis.set_major_formatter(lambda code, _: _moment(code, column))
 
 
 def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> str:
     """Pairs of columns that are most related: rows seen in both, and rows with a drawn value."""
     numbers = [
-        j for j, c in enumerate(columns) if not c.discrete and c.kind != "passthrough" and np.nanstd(table[:, j]) > 0
+        j
+        for j, c in enumerate(columns)
+        if not c.discrete and c.kind != "passthrough" and len(np.unique(table[~np.isnan(table[:, j]), j])) > 1
     ]
     numbers = numbers[:60]
     if len(numbers) < 2:
@@ -265,6 +286,8 @@ def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> 
                 panel.scatter(values[0, where, a], values[0, where, b], s=4, alpha=0.5, color=colour, label=name)
             panel.set_xlabel(_label(columns[a].name, 22), fontsize=8)
             panel.set_ylabel(_label(columns[b].name, 22), fontsize=8)
+            _few_ticks(panel.xaxis, columns[a])
+            _few_ticks(panel.yaxis, columns[b])
             panel.tick_params(labelsize=7)
         panels[0].legend(fontsize=7)
 
@@ -277,7 +300,13 @@ def _surprising(model: FittedModel, X: Any, rows: np.ndarray, columns: int) -> s
     rows = rows[::step]
     found = surprises(model, take(X, rows), most=12, n_draws=50)
     lines = [
-        (int(rows[s.row]), str(s.column), s.value, s.expected, f"{_short(s.low)} to {_short(s.high)}")
+        (
+            int(rows[s.row]),
+            str(s.column),
+            s.value,
+            s.expected,
+            "" if s.low is None else f"{_short(s.low)} to {_short(s.high)}",
+        )
         for s in found
         if s.distance > 3
     ]

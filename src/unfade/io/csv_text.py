@@ -148,7 +148,10 @@ def _writer(old: Any, values: list[Any], cells: tuple[bytes, ...], decimals: boo
         return lambda value: str(value).upper() if word.isupper() else str(value) if word.istitle() else str(value).lower()
     if isinstance(like, float):
         places = _places(old, texts) if decimals else None
-        return repr if places is None else lambda value: f"{value:z.{places}f}"
+        if places is None:
+            return repr
+        there = {float(text): text for text in reversed(texts) if re.fullmatch(r"-?\d+(\.\d+)?", text)}
+        return lambda value: there.get(round(value, places)) or f"{value:z.{places}f}"
     if isinstance(like, (datetime.date, datetime.time)):
         shown = next((text for text in texts if re.match(r"\d+[-:]", text)), "")
         return lambda value: _moment(value, shown)
@@ -178,7 +181,10 @@ def _moment(value: Any, shown: str) -> str:
     parts = (
         "milliseconds" if len(clock[3] or "") == 3 else "microseconds" if clock[3] else "seconds" if clock[2] else "minutes"
     )
-    zone = "" if not clock[4] else "Z" if clock[4] == "Z" else "+00:00"
+    zone = clock[4] or ""
     if isinstance(value, datetime.time):
         return value.isoformat(parts)
+    if zone not in ("", "Z"):
+        value = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+        value = value.astimezone(datetime.datetime.strptime(zone + "00" * (len(zone) == 3), "%z").tzinfo)
     return value.replace(tzinfo=None).isoformat("T" if "T" in shown else " ", parts) + zone

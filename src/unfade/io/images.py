@@ -192,6 +192,8 @@ def are_frames(path: Path) -> bool:
     """Whether there is a folder of images, or a stack of them, at a path."""
     if path.suffix == ".zarr" or not path.is_file():
         return path.is_dir() and not any(path.glob("*.parquet"))
+    if path.suffix.lower() in set(ENDINGS) - {".npy"}:
+        raise InvalidFile(f"{path} is one image. Give the folder that holds images of its size: {path.parent}.")
     try:
         return path.suffix in STACKS and _opened(path).ndim in (3, 4)
     except Exception:  # whatever is wrong with it, who reads it says

@@ -32,6 +32,8 @@ def read_table(path: str | os.PathLike[str]) -> Any:
             check_header(path, table.column_names)
     except InvalidFile:
         raise
+    except UnicodeDecodeError:
+        raise InvalidFile(f"{path} is not encoded as UTF-8. Save it in that encoding.") from None
     except Exception as error:  # libraries say in many ways that bytes are not what they should be
         raise InvalidFile(f"Cannot read {path}: {error}. Expected a valid {path.suffix} file.") from None
     if isinstance(table, np.ndarray) and table.ndim < 2:

@@ -124,7 +124,8 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     scaling = parameters.scaling
     if scaling == "auto":
         scaling = "joint-variance" if conv or growing else "variance"
-    noise = named_noise(noise, data.container.names or range(obs.event_shape[0]), "joint" in str(scaling))
+    names, kinds = data.container.names or range(obs.event_shape[0]), [column.kind for column in columns]
+    noise = named_noise(noise, names, "joint" in str(scaling), kinds)
     if growing and scaling != "joint-variance":
         raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
     encoder = model_space(obs, columns, scaling, noise, parameters.bounds, mixed, conv is not None)
