@@ -2,13 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all versions reproduce-quick lint types unit wheel clean
+.PHONY: demo test test-fast test-all versions reproduce-quick lint types unit wheel clean
 
 demo: .venv/installed
 	$(BIN)/unfade demo
 	$(BIN)/unfade demo --toy
 
 test: .venv/installed lint types unit wheel
+
+# The tests of everything that fits and draws nothing long: under a minute.
+test-fast: .venv/installed lint
+	$(BIN)/python -m pytest -n 2 -m 'not slow' tests/test_architecture.py tests/test_words.py tests/test_observations.py \
+	  tests/test_text*.py tests/test_csvtext.py tests/test_corruption.py tests/test_randomness.py tests/test_draws.py \
+	  tests/test_drawing.py tests/test_linear.py tests/test_storage.py tests/test_options.py tests/test_support.py tests/test_watching.py
 
 test-all: test versions
 	$(BIN)/python -m pytest -m slow tests

@@ -445,3 +445,11 @@ def test_a_model_that_is_fitted_fills_as_it_is_asked_to(csv, tmp_path):
     result = run("recover", csv, "--model", tmp_path / "m.unfade", "-o", tmp_path / "draw.csv", "--fill", "draw")
     assert "no effect" not in result.output
     assert (tmp_path / "draw.csv").read_bytes() != (tmp_path / "mean.csv").read_bytes()
+
+
+def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(csv, tmp_path):
+    done = run("recover", csv, "-o", tmp_path / "out.csv", "--dry-run", "--max-steps", "30")
+    assert done.exit_code == 0, done.output
+    assert not (tmp_path / "out.csv").exists()
+    for said in ("data: ", "noise: none", "method: tae", "training: 30 steps", "time: training takes at most about"):
+        assert said in done.output

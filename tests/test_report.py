@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from unfade import Recoverer, report
+from unfade import Recoverer
+from unfade.diagnostics import report
 
 pytestmark = pytest.mark.filterwarnings("ignore:Time was up")  # on a busy machine
 

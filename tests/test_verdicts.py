@@ -75,7 +75,7 @@ def test_draws_that_were_widened_do_not_hide_a_collapse():
 def test_columns_that_are_off_are_found():
     made = cells(count=900)
     made.draws[:, made.columns == 1] = made.draws[:, made.columns == 1].mean(0) * np.ones((60, 1))
-    assert [check.finding for check in check_columns(made)] == ["as it should be", "too sure", "as it should be"]
+    assert [check.finding for check in check_columns(made)] == ["within tolerance", "too sure", "within tolerance"]
 
 
 def test_missingness_that_follows_another_column_is_found():

@@ -50,7 +50,7 @@ class Desk:
             return self.loaded
 
     def start(self, settings: Settings) -> None:
-        """Begin anew, without the results that were there."""
+        """Begin again, without the results that were there."""
         self.stop()
         if self.loaded is not None:
             self.job = Job(self.loaded, settings, self.folder)

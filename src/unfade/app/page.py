@@ -335,7 +335,7 @@ def choose_kinds(desk: Desk, columns: tuple[ColumnFacts, ...], busy: bool) -> di
         st.session_state["kinds"] = [name for name in st.session_state["kinds"] if name not in left_out]
         st.session_state["odd"] = odd
     wrong = st.multiselect(
-        "Columns whose kind was not found rightly", list(found), placeholder="None: all are right", key="kinds",
+        "Columns with a wrongly inferred type", list(found), placeholder="None: all are right", key="kinds",
         disabled=busy, help="What was found is written beside the bars above.",
     )  # fmt: skip
     chosen: dict[str, str] = {}

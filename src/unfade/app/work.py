@@ -360,7 +360,7 @@ class Worker(threading.Thread):
             raise Cancelled
 
     def _blocks(self, words: str, speaks: bool = False) -> Iterator[Block]:
-        """The rows, some at a time, and how far that is; a row's results do not hang on its part."""
+        """The rows, some at a time, and how far that is; a row's results do not depend on its part."""
         self.schedule.begin(words, speaks)
         began, rows = time.monotonic(), self.loaded.rows
         for start in range(0, rows, AT_ONCE):

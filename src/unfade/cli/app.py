@@ -211,7 +211,10 @@ def recover(
     ] = None,
     checkpoint_every: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 60.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from what a stopped run has left.")] = False,
-    refine: Annotated[int | None, typer.Option(help="Candidates a draw is chosen from; 0: plain draws, faster.")] = None,
+    refine: Annotated[int | None, typer.Option(help="Proposals a draw is resampled from; 0: plain draws, faster.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be trained and how long it takes; write nothing.")
+    ] = False,
     seed: Seed = 0,
     max_steps: MaxSteps = None,
     max_seconds: MaxSeconds = None,
@@ -231,7 +234,7 @@ def recover(
         keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
         job = Recovery(
             out, data, output, how, seed, draws, draws_to, std_to, missing_value, gallery, report, model, save, memory,
-            keeper, resume, refine, fill,
+            keeper, resume, refine, fill, dry_run,
         )  # fmt: skip
         interrupted = job.run()
     if interrupted:

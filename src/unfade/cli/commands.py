@@ -71,6 +71,7 @@ class Recovery:
     resume: bool
     refine: int | None
     fill: str | None
+    dry_run: bool = False
 
     def run(self) -> bool:
         """Do it; whether training was interrupted, and what it had reached was written."""
@@ -78,6 +79,9 @@ class Recovery:
 
         started = time.monotonic()
         self._check_names()
+        if self.dry_run:
+            self._say_plan()
+            return False
         if are_frames(self.data):
             interrupted = self._images(started)
         elif not self.output.suffix:
@@ -87,6 +91,23 @@ class Recovery:
         if self.checkpoint is not None and not interrupted:
             self.checkpoint.clear()
         return interrupted
+
+    def _say_plan(self) -> None:
+        """Print what would be trained, on what, and about how long it takes; train and write nothing."""
+        from unfade import Recoverer
+        from unfade.inference.fit import plan_for, read_to_fit, training_seconds
+        from unfade.io.images import read_data
+        from unfade.training.progress import in_words
+
+        parameters = Recoverer(**self.how, verbose=0).parameters()
+        data = read_to_fit(parameters, read_data(self.data, self.missing_value)[0])
+        plan = plan_for(parameters, data)
+        seconds = training_seconds(plan, data) if plan.encoder.features else 0.0
+        limit = self.how["max_seconds"]
+        self.out.say(
+            f"{plan}\ntime: training takes at most about {in_words(min(seconds, limit or seconds))} on this machine"
+        )
+        self.out.result(plan=str(plan).splitlines(), seconds=round(seconds, 1))
 
     def _table(self, started: float) -> bool:
         from unfade.io.csv_text import CsvText, is_csv

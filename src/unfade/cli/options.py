@@ -58,7 +58,7 @@ _FIT = [
     "max_seconds",
 ]
 ALWAYS = frozenset(
-    ("data", "model", "save", "refine", "fill", "quiet", "debug")
+    ("data", "model", "save", "refine", "fill", "dry_run", "quiet", "debug")
 )  # options that have an effect wherever they can be given
 RULES: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(_FIT, (_FITTED,)),

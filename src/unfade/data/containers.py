@@ -650,7 +650,7 @@ def _pandas_like(native: Any, values: list[Any]) -> Any:
     except (TypeError, ValueError, OverflowError):
         return made
     there = made.notna()
-    if not np.array_equal(cast.notna(), there):  # None among truth values would be False
+    if not np.array_equal(cast.notna(), there):  # None among booleans would be False
         return made.astype("boolean") if native.dtype == bool else made
     fits = native.dtype.kind not in "iu" or bool((cast[there] == made[there]).all())
     return cast if fits else made

@@ -37,7 +37,7 @@ LARGEST = 4096  # pixels of an image of which a page shows many
 
 @dataclass(frozen=True)
 class Verdict:
-    """One thing that was checked. level: "green", "amber" or "red"; number: what it hangs on; todo: what helps."""
+    """One thing that was checked. level: "green", "amber" or "red"; number: what it depends on; todo: what helps."""
 
     what: str
     level: str
@@ -70,7 +70,7 @@ class ColumnCheck:
             return "too few cells to judge"
         if self.coverage < self.low:
             return "too sure"
-        return "too unsure" if self.coverage > self.high else "as it should be"
+        return "too unsure" if self.coverage > self.high else "within tolerance"
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def _calibration(cells: HeldOut, level: float = 0.9) -> Verdict:
     inside, due = numbers.covered(level), numbers.due(level)
     chance = np.sqrt(due * (1 - due) / len(numbers))  # the least it can be: all of a few cells say little
     share, error = float(inside.mean()), max(chance, numbers.error_by_row(inside.astype(float)))
-    says = f"hold {share:.1%} of {len(numbers)} held-out cells where {due:.1%} is due (chance: {2 * error:.1%})."
+    says = f"hold {share:.1%} of {len(numbers)} held-out cells (nominal: {due:.1%}, chance: {2 * error:.1%})."
     off = max(0.0, abs(share - due) - 2 * error)
     if off <= 0.03:
         return Verdict("90 % intervals", "green", says, share)
@@ -265,7 +265,7 @@ def check_columns(cells: HeldOut, level: float = 0.9) -> tuple[ColumnCheck, ...]
 
 def _by_column(checks: Sequence[ColumnCheck]) -> Verdict:
     columns = [column for column in checks if column.cells >= _LEAST]
-    off = [column for column in columns if column.finding != "as it should be"]
+    off = [column for column in columns if column.finding != "within tolerance"]
     if not columns:
         return Verdict("column by column", "amber", f"no column has {_LEAST} held-out cells, so none can be judged.", 0.0)
     if not off:

@@ -109,7 +109,7 @@ def _seen(observed: Any, target: Tensor, columns: Any) -> Tensor:
     plain = np.asarray(observed)
     if np.issubdtype(plain.dtype, np.integer):
         raise InvalidData(
-            "observed must be a mask of truth values, or observations with NaN, got whole numbers. Use mask.astype(bool)."
+            "observed must be a mask of booleans, or observations with NaN, got whole numbers. Use mask.astype(bool)."
         )
     seen = (
         torch.from_numpy(plain.copy())
@@ -140,7 +140,7 @@ class ReconstructionELBO(Objective):
 
 @dataclass(frozen=True)
 class TruthELBO:
-    """ELBO of the truth with what it hangs on: the smallest variance the decoder may give."""
+    """ELBO of the truth with what it depends on: the smallest variance the decoder may give."""
 
     elbo: float
     standard_error: float

@@ -43,14 +43,14 @@ ul.verdicts { list-style: none; padding: 0; } ul.verdicts li { margin: .5rem 0; 
 @media print { body { max-width: none; } h2, figure, tr { break-inside: avoid; } }
 """
 _LEAD = {
-    "green": "Nothing speaks against these results.",
+    "green": "No check failed.",
     "amber": "Usable, with care: read what is marked below.",
     "red": "Do not rely on these results before what is marked in red is settled.",
 }
 
 
 def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws: Draws | None = None) -> None:
-    """Write the page. X: the data of the fit; draws: of the same rows, made anew where there are fewer than three."""
+    """Write the page. X: the data of the fit; draws: of the same rows, made again where there are fewer than three."""
     found, draws = diagnose(model, X), None if draws is None or len(draws) < 3 else draws
     large = large_images(model)
     rows = np.sort(np.random.default_rng(0).permutation(len(X))[: 6 if large else _ROWS])
@@ -181,7 +181,7 @@ def _calibration(found: Diagnosis) -> str:
         shares = [numbers.covered(level).mean() for level in levels]
         right.plot([0, 1], [0, 1], color="#999")
         right.plot([numbers.due(level) for level in levels], shares, "o-", color=_SEEN)
-        right.set_xlabel("share that is due")
+        right.set_xlabel("nominal coverage")
         right.set_ylabel("share of cells inside the interval")
 
     says = (

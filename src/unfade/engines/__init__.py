@@ -1,6 +1,6 @@
 """Recovering in engines for many machines: one function from Arrow to Arrow, and an adapter for each engine.
 
-The draws of a row hang on its number in a column, so they are the same in any partition and on any worker.
+The draws of a row depend on its number in a column, so they are the same in any partition and on any worker.
 """
 
 import os
@@ -75,7 +75,7 @@ def recover_batch(
     if not isinstance(draws, (int, np.integer)) or draws < 0:
         raise InvalidData(f"draws must be a whole number of at least 0, got {draws!r}.")
     if draws and id_column is None:
-        raise InvalidData("Draws need id_column, a column of row numbers: without it they would hang on partitions.")
+        raise InvalidData("Draws need id_column, a column of row numbers: without it they would depend on partitions.")
     if isinstance(model, Recoverer):
         with tempfile.TemporaryDirectory() as folder:
             model.save(Path(folder) / "model")

@@ -60,7 +60,7 @@ class Draws:
         return self._container.wrap_numbers(values)
 
     def probabilities(self, column: str) -> Any:
-        """How often each value of a category, rank or truth value is drawn, (samples, values), with the values."""
+        """How often each value of a category, rank or boolean is drawn, (samples, values), with the values."""
         names = list(self.columns or ())
         if column not in names:
             raise InvalidData(f"There is no column {column!r}. Columns are {names[:10]}.")

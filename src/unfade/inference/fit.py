@@ -73,9 +73,15 @@ def fit(
     return _calibrated(model, result, data) if result.split is not None and result.predicted is not None else model
 
 
-def refit(model: FittedModel, X: object) -> FittedModel:
-    """Fit to other data as a model was fitted."""
-    return fit(model.parameters, read_to_fit(model.parameters, X))
+def training_seconds(plan: Plan, data: Dataset) -> float:
+    """Estimate how long training takes at most on this machine, by 20 steps of it."""
+    trial = replace(plan.training, steps=20, check_every=10, max_seconds=None)
+    task = replace(plan.task(data.obs), training=trial, fixed_steps=True, linear=False)
+    images = isinstance(plan.architecture, ConvArchitecture)
+    with one_thread(None if images else trial.batch_size * plan.n_members * plan.encoder.features):
+        (result,) = fit_ensembles(plan.method, [task], plan.settings, plan.n_members)
+    slowest = max(history.seconds / history.steps[-1] for history in result.histories if history.steps)
+    return slowest * plan.training.steps * (1.0 if plan.fixed_steps else 1.5)
 
 
 def _train(parameters: Parameters, plan: Plan, task: Task, on_step: OnStep | None) -> FitResult[Ensemble | None]:

@@ -29,7 +29,7 @@ class HeldOut:
         return len(self.values)
 
     def discrete(self) -> np.ndarray:
-        """Which columns of the table hold categories or truth values, (columns,)."""
+        """Which columns of the table hold categories or booleans, (columns,)."""
         return np.array([column.discrete for column in self.kinds or ()] or [False] * self.seen.shape[1])
 
     def name(self, column: int) -> str:
@@ -37,7 +37,7 @@ class HeldOut:
         return str(self.kinds[column].name) if self.kinds else f"column {column}"
 
     def only(self, which: np.ndarray) -> "HeldOut":
-        """Some of the cells; which: truth values or numbers."""
+        """Some of the cells; which: booleans or numbers."""
         return replace(
             self,
             rows=self.rows[which],

@@ -1,7 +1,7 @@
 """Drawing in blocks: bounded memory, and the same numbers for a row whatever else is drawn with it.
 
 Every row goes through the networks in a block of the same number of rows and draws (the last one padded),
-so that the order of floating-point operations does not hang on the batch; random numbers are keyed by row.
+so that the order of floating-point operations does not depend on the batch; random numbers are keyed by row.
 """
 
 from collections.abc import Callable, Iterator
@@ -89,7 +89,7 @@ def _blocks(
 
 
 def _block_size(entries: int, together: int, device: str) -> int:
-    """Rows a block, a power of two up to 512: it hangs on the model, the device and how many z a row has at once."""
+    """Rows a block, a power of two up to 512: it depends on the model, the device and how many z a row has at once."""
     kind = device if device in _ENTRIES else "cpu"
     fit = min(_ENTRIES[kind] // entries, _LATENTS[kind]) // together
     return min(512, 1 << max(fit, 1).bit_length() - 1)

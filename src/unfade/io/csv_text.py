@@ -64,7 +64,7 @@ class CsvText:
         _write(lines(), path)
 
     def _changed(self, table: Any, decimals: bool) -> list[bytes]:
-        """The records of the rows, with the cells anew that are others in `table`."""
+        """The records of the rows, with the cells again that are others in `table`."""
         new: dict[int, list[tuple[int, str]]] = {}
         for column, (old, now, cells) in enumerate(zip(self.table.columns, table.columns, self.cells, strict=True)):
             places, values = _changes(old, now)

@@ -183,7 +183,7 @@ def miwae(task: Task, weights: int = 20, conditioned: bool = True) -> Recipe:
 
 
 def _alone(task: Task, objective: Objective, time_share: float = 1.0, noise_steps: int = 500, **kind: bool) -> Recipe:
-    """A posterior of that kind by one objective; the noise level first, and the posterior then anew, as if it were known.
+    """A posterior of that kind by one objective; the noise level first, and the posterior then again, as if it were known.
 
     The networks that found the level have seen all cells, also those that are held out from then on.
     """

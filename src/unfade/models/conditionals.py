@@ -42,7 +42,7 @@ class Gaussian(Conditional):
     """Independent Gaussians whose means and log-variances come from a network.
 
     The log-variance stays within (-width/2, width/2): `width` is what the docs call the variance floor, and
-    the ELBO of the truth hangs on it. With `shared_variance` there is one log-variance an entry, the same
+    the ELBO of the truth depends on it. With `shared_variance` there is one log-variance an entry, the same
     for all conditions; the network then returns means only. With `bounded`, means stay between `ends` (2, features).
     widest: what sds stay below.
     """

@@ -158,7 +158,7 @@ class Ensemble(nn.Module):
 
     @property
     def noise(self) -> Tensor | None:
-        """The noise level, a mean where members have learned it; None where it hangs on the sample.
+        """The noise level, a mean where members have learned it; None where it depends on the sample.
 
         Where it grows with the value, the level at 0, the mean of the data.
         """

@@ -18,7 +18,7 @@ RECOVERED = ("MVAE", "TAE as printed", "unfade")
 INPUTS = ("raw", "raw and mask", *RECOVERED)
 SHARES = (0.5, 0.7, 0.8, 0.9)
 CORRUPTED, LABELLED, CLASSES = 10_000, 1_000, 10
-POOL = 50  # draws a labelled row that the classifier is trained on, one picked anew at each step
+POOL = 50  # draws a labelled row that the classifier is trained on, one picked again at each step
 
 
 def fig6_classification(study: Study, results: Results, repeats: int, say: Say) -> str:

@@ -1,4 +1,4 @@
-"""table1 and supp-mnar: the ELBO of the truth and scores that do not hang on a variance floor, for every way to draw."""
+"""table1 and supp-mnar: the ELBO of the truth and scores that do not depend on a variance floor, for every way to draw."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

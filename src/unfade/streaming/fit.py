@@ -65,7 +65,7 @@ def fit_stream(
 
 @dataclass
 class _Range:
-    """What a column of numbers, truth values or dates shows in one pass: the rows of its ends and its first fraction."""
+    """What a column of numbers, booleans or dates shows in one pass: the rows of its ends and its first fraction."""
 
     marks: tuple[Any, ...] = ()
     ends: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
@@ -168,7 +168,7 @@ class _Values:
 class _Sample:
     """A uniform sample of rows taken in one pass, and the rows that a sample must not miss.
 
-    Each row has a key, a hash of the seed and its number: the sample is the rows of the smallest keys, so it hangs on
+    Each row has a key, a hash of the seed and its number: the sample is the rows of the smallest keys, so it depends on
     nothing else. Where all rows fit, it is all rows.
     """
 
@@ -275,7 +275,7 @@ def _look(kind: pa.DataType, given: str | None) -> Callable[..., _Range | _Value
 
 
 def _as_floats(column: pa.ChunkedArray) -> np.ndarray:
-    """Numbers, truth values and dates as floats, NaN where there is none."""
+    """Numbers, booleans and dates as floats, NaN where there is none."""
     if pa.types.is_date32(column.type) or pa.types.is_time32(column.type):
         column = column.cast(pa.int32())
     elif pa.types.is_temporal(column.type):

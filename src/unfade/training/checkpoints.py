@@ -24,7 +24,7 @@ class Checkpoint:
     """A folder for the states of one fit.
 
     every: seconds between states that are written; resume: go on from those in the folder, if it has any, which must be
-    of a fit of the same data by the same settings. Else a fit begins anew and writes over them.
+    of a fit of the same data by the same settings. Else a fit begins again and writes over them.
     """
 
     def __init__(self, folder: str | os.PathLike[str], every: float = 60.0, resume: bool = False):
@@ -56,7 +56,7 @@ class Checkpoint:
         if meta.get("fit") != self._fit:
             raise InvalidFile(
                 f"{self.folder} holds checkpoints of another fit: expected the same data and settings. "
-                "Give another folder, or begin anew without resume."
+                "Give another folder, or begin again without resume."
             )
         return tensors, meta
 

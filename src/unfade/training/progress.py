@@ -77,7 +77,7 @@ def counting(show: bool, label: str, total: int | None = None, what: str = "rows
         if not total:
             return f"{done:,} {what} done"
         passed = time.monotonic() - started
-        left = f", about {_seconds(passed * (total - done) / done)} left" if done else ""
+        left = f", about {in_words(passed * (total - done) / done)} left" if done else ""
         return f"{done:,} of {total:,} {what}{left}"
 
     with _ticking(show, label, words):
@@ -99,7 +99,7 @@ def _lines(label: str) -> Iterator[OnStep]:
         if not told:
             return "getting ready"
         now, left = told[-1], max(0.0, told[-1].seconds_left - (time.monotonic() - since))
-        return f"stage {stage}, step {now.step:,} of at most {now.steps:,}, at most {_seconds(left)} left in it"
+        return f"stage {stage}, step {now.step:,} of at most {now.steps:,}, at most {in_words(left)} left in it"
 
     with _ticking(True, label, words):
         yield move
@@ -118,7 +118,7 @@ def _ticking(show: bool, label: str, words: Callable[[], str]) -> Iterator[None]
         while not over.wait(EVERY):
             if _TICKING[-1:] != [over]:  # what is done inside says more
                 continue
-            print(f"{label}: {words()}; {_seconds(time.monotonic() - started)} so far", file=sys.stderr, flush=True)
+            print(f"{label}: {words()}; {in_words(time.monotonic() - started)} so far", file=sys.stderr, flush=True)
 
     ticker = threading.Thread(target=tick, name="unfade-progress", daemon=True)
     ticker.start()
@@ -143,8 +143,9 @@ def _notebook_line(label: str) -> OnStep:
 
 
 def _words(progress: Progress) -> str:
-    return f"step {progress.step} of {progress.steps}, {_seconds(progress.seconds_left)} left, value {progress.value:.4g}"
+    return f"step {progress.step} of {progress.steps}, {in_words(progress.seconds_left)} left, value {progress.value:.4g}"
 
 
-def _seconds(seconds: float) -> str:
+def in_words(seconds: float) -> str:
+    """Seconds, or minutes, rounded."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
