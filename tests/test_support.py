@@ -90,3 +90,16 @@ def test_the_edge_of_a_gap_is_written_in_digits():
         "0.5 (5 missing cells)",
         "3e+13 (5 missing cells)",
     ]
+
+
+def test_a_category_in_which_a_column_was_never_observed_is_named(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"sex": rng.choice(["F", "M"], 300), "age": rng.normal(size=300), "psa": rng.normal(size=300)})
+    frame.loc[(frame["sex"] == "F") | (rng.random(300) < 0.2), "psa"] = np.nan
+    with pytest.warns(DataNotice, match="'psa' was never observed where 'sex' is 'F'"):
+        rec = Recoverer(max_steps=5, refine=5, members=1, random_state=0, verbose=0).fit(frame)
+    rec.save(tmp_path / "m")
+    assert np.array_equal(Recoverer.load(tmp_path / "m").sample(frame, 3).values, rec.sample(frame, 3).values)
+    frame["psa"] = rng.normal(size=300)
+    frame.loc[rng.random(300) < 0.3, "psa"] = np.nan
+    Recoverer(max_steps=5, refine=5, members=1, random_state=0, verbose=0).fit(frame)  # without a warning

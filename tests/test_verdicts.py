@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from unfade import Recoverer, TrainingConfig
+from unfade.data.containers import Column
 from unfade.diagnostics.checks import (
     _convergence,
     check_columns,
@@ -87,6 +88,16 @@ def test_missingness_that_follows_another_column_is_found():
     links = missing_links(made)
     assert [(link.column, link.other) for link in links] == [("column 1", "column 0")]
     assert links[0].shift > 0.5
+
+
+def test_missingness_that_follows_a_category_is_found():
+    rng = np.random.default_rng(0)
+    table = np.column_stack([rng.integers(0, 2, 400), rng.normal(size=(400, 2))])
+    table[table[:, 0] == 0, 2] = np.nan  # measured in men alone
+    kinds = (Column("sex", "category", ("F", "M")), Column("x", "number"), Column("psa", "number"))
+    (link,) = missing_links(HeldOut(np.array([0]), np.array([1]), table[:1, 1], table[:1, :1], table, kinds))
+    assert (link.column, link.where) == ("psa", "'sex' is 'F'")
+    assert link.shift > 1
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ _BEYOND = 0.25  # sd of the other column by which half of them lie beyond the ed
 _WINDOW = 30  # rows inside the edge that are looked at, or more
 _INSIDE = 0.25  # share of cells that are observed just inside the edge: a share that fades out leaves no edge
 _CHANCE = 1e-3  # of a false alarm in a whole table
+_SIDES = {-1: "below ", 0: "", 1: "above "}
 _STREAM = 60  # of random numbers
 
 
@@ -31,7 +32,8 @@ _STREAM = 60  # of random numbers
 class SupportGap:
     """Cells of `column` that are missing where `other` is below (sign -1) or above (+1) `edge`, and never observed there.
 
-    cells: how many; donors: the values of `column` in the rows nearest to the edge, sorted. Columns by their number.
+    Of a category, `edge` is the one of its values (sign 0). cells: how many; donors: the values of `column` in the rows
+    nearest to the edge, sorted; none of a category, whose cells keep the draws they have. Columns by their number.
     """
 
     column: int
@@ -43,6 +45,8 @@ class SupportGap:
 
     def holds(self, values: Tensor) -> Tensor:
         """Where the other column's values (..., columns) lie outside the support."""
+        if not self.sign:
+            return values[..., self.other] == self.edge
         return self.sign * values[..., self.other] > self.sign * self.edge
 
 
@@ -64,6 +68,24 @@ def find_gaps(obs: Observations, columns: Sequence[Column]) -> list[SupportGap]:
         if cells:
             most = max(cells, key=lambda k: (cells[k], -k))
             found += [gap for gap in gaps if gap.other == most]
+        found += _categories_without(obs, j, columns)
+    return found
+
+
+def _categories_without(obs: Observations, j: int, columns: Sequence[Column]) -> list[SupportGap]:
+    """The categories of other columns in which column j was never observed."""
+    found = []
+    for k, column in enumerate(columns):
+        if column.kind not in ("category", "boolean") or k == j:
+            continue
+        codes, seen = obs.values[:, k], obs.observed[:, k]
+        for code in codes[seen].unique().tolist():
+            inside, outside = seen & (codes != code), seen & (codes == code)
+            there, cells = int(obs.observed[inside, j].sum()), int(outside.sum())
+            if obs.observed[outside, j].any() or cells < _LEAST or there < _INSIDE * int(inside.sum()):
+                continue
+            if _all_holes(cells, int(inside.sum()), there) <= _CHANCE / (2 * obs.event_shape[0] ** 2):
+                found.append(SupportGap(j, k, 0, float(code), cells, torch.zeros(0, dtype=torch.float64)))
     return found
 
 
@@ -116,6 +138,8 @@ def fill_gaps(gaps: Sequence[SupportGap], draws: Tensor, observed: Tensor, rows:
         return
     share = torch.special.ndtr(KeyedNormals(seed, rows, first, _STREAM)(len(draws), len(rows), len(gaps)))
     for number, gap in enumerate(gaps):
+        if not len(gap.donors):
+            continue
         chosen = (share[..., number] * len(gap.donors)).long().clamp(max=len(gap.donors) - 1)
         _put(gap, draws, observed, gap.donors[chosen])
 
@@ -123,7 +147,8 @@ def fill_gaps(gaps: Sequence[SupportGap], draws: Tensor, observed: Tensor, rows:
 def fill_gaps_with_means(gaps: Sequence[SupportGap], means: Tensor, observed: Tensor) -> None:
     """Put the means of donors where means (samples, columns) are of missing cells outside the support."""
     for gap in gaps:
-        _put(gap, means, observed, gap.donors.mean())
+        if len(gap.donors):
+            _put(gap, means, observed, gap.donors.mean())
 
 
 def _put(gap: SupportGap, values: Tensor, observed: Tensor, donors: Tensor) -> None:
@@ -141,11 +166,13 @@ def describe_gaps(gaps: Sequence[SupportGap], columns: Sequence[Column]) -> list
         known = columns[gap.other].categories if columns else ()
         if columns and columns[gap.other].kind == "date":
             return str(np.datetime64(int(gap.edge), "us").astype("datetime64[D]"))
+        if columns and columns[gap.other].kind == "boolean":
+            return str(bool(gap.edge))
         return repr(known[int(gap.edge)]) if known else f"{gap.edge:.{'0f' if 1e4 <= abs(gap.edge) < 1e12 else '4g'}}"
 
     return [
-        f"{name(gap.column)} was never observed where {name(gap.other)} is {'below' if gap.sign < 0 else 'above'} "
-        f"{value(gap)} ({gap.cells} missing cells)"
+        f"{name(gap.column)} was never observed where {name(gap.other)} is {_SIDES[gap.sign]}{value(gap)} "
+        f"({gap.cells} missing cells)"
         for gap in gaps
     ]
 
@@ -155,8 +182,8 @@ def warn_gaps(gaps: Sequence[SupportGap], columns: Sequence[Column]) -> None:
     if gaps:
         listed = describe_gaps(gaps, columns)
         warnings.warn(
-            f"{'; '.join(listed[:5])}{' and others' if len(listed) > 5 else ''}: these cells are filled from the rows "
-            "nearest to that edge, which the data can neither support nor refute. Leave out what does not apply there.",
+            f"{'; '.join(listed[:5])}{' and others' if len(listed) > 5 else ''}: these cells are filled all the same, at "
+            "an edge from the nearest rows, which the data can neither support nor refute. Leave out what does not apply.",
             DataNotice,
             stacklevel=4,
         )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from unfade.data.containers import value_of
 from unfade.data.observations import AT_ONCE, Observations
 from unfade.data.support import describe_gaps
 from unfade.diagnostics.predictions import (
@@ -75,12 +76,22 @@ class ColumnCheck:
 
 @dataclass(frozen=True)
 class MissingLink:
-    """Cells of `column` go missing more often where `other` is high (shift > 0) or low; shift: in sds of `other`."""
+    """Cells of `column` go missing more often where `other` is high (shift > 0) or low; shift: in sds of `other`.
+
+    value: where `other` is a category, the one at which they do; shift is in sds of whether it is that.
+    """
 
     column: str
     other: str
     shift: float
     z: float
+    value: Any = None
+
+    @property
+    def where(self) -> str:
+        """Where cells go missing more often, in words."""
+        said = ("high" if self.shift > 0 else "low") if self.value is None else repr(self.value)
+        return f"{self.other!r} is {said}"
 
 
 @dataclass(frozen=True)
@@ -340,9 +351,13 @@ def missing_links(cells: HeldOut) -> tuple[MissingLink, ...]:
     known = (~missing).sum(0) >= 2
     numbers = np.nonzero(known & ~cells.discrete())[0].tolist()
     others = [k for k in numbers if np.nanstd(table[:, k]) > 0][:200]
+    levels = _levels(cells, table)
+    values = {len(others) + i: value for i, (*_, value) in enumerate(levels)}
+    table = np.column_stack([table[:, others], *(there for _, there, _ in levels)])
+    others += [k for k, *_ in levels]
     bar = NormalDist().inv_cdf(1 - 0.01 / 2 / max(1, len(candidates) * len(others)))
     for j in candidates:
-        gone, there = table[missing[:, j]][:, others], table[~missing[:, j]][:, others]
+        gone, there = table[missing[:, j]], table[~missing[:, j]]
         counts = [np.maximum((~np.isnan(part)).sum(0), 1) for part in (gone, there)]
         with np.errstate(invalid="ignore"):
             means = [np.nansum(part, 0) / n for part, n in zip((gone, there), counts, strict=True)]
@@ -350,10 +365,22 @@ def missing_links(cells: HeldOut) -> tuple[MissingLink, ...]:
                          for part, m, n in zip((gone, there), means, counts, strict=True)]  # fmt: skip
             z = (means[0] - means[1]) / np.sqrt(np.maximum(sum(variances), 1e-300))
         for i, k in enumerate(others):
-            if k != j and min(c[i] for c in counts) >= _LEAST and abs(z[i]) > bar:
-                shift = (means[0][i] - means[1][i]) / np.nanstd(table[:, k])
-                found.append(MissingLink(cells.name(j), cells.name(k), float(shift), float(z[i])))
+            if k != j and min(c[i] for c in counts) >= _LEAST and (z[i] if i in values else abs(z[i])) > bar:
+                shift = (means[0][i] - means[1][i]) / np.nanstd(table[:, i])
+                far = float(np.clip(z[i], -99, 99))
+                found.append(MissingLink(cells.name(j), cells.name(k), float(shift), far, values.get(i)))
     return tuple(sorted(found, key=lambda link: -abs(link.z)))
+
+
+def _levels(cells: HeldOut, table: np.ndarray) -> list[tuple[int, np.ndarray, Any]]:
+    """Of columns of up to twenty categories or truth values: their number, where they are one value, and that value."""
+    found = []
+    for k in np.nonzero(cells.discrete())[0].tolist():
+        column, known = cells.kinds[k], ~np.isnan(table[:, k])  # type: ignore[index]
+        codes = np.unique(table[known, k])
+        if 1 < len(codes) <= 20:
+            found += [(k, np.where(known, table[:, k] == c, np.nan), value_of(c, column)) for c in codes]
+    return found[:200]
 
 
 def _missingness(links: Sequence[MissingLink]) -> Verdict:
@@ -362,7 +389,7 @@ def _missingness(links: Sequence[MissingLink]) -> Verdict:
         return Verdict("why cells are missing", "green", says, 0.0)
     one = links[0]
     says = (
-        f"{one.column!r} is missing more often where {one.other!r} is {'high' if one.shift > 0 else 'low'} "
+        f"{one.column!r} is missing more often where {one.where} "
         f"(by {abs(one.shift):.2f} sd; {len(links)} such pairs). The draws allow for that; they cannot allow for cells "
         "that are missing because of what they hold themselves."
     )

@@ -328,8 +328,8 @@ def _noise(found: Diagnosis) -> str:
 
 
 def _links(found: Diagnosis) -> str:
-    rows = [(link.column, link.other, round(link.shift, 2), round(link.z, 1)) for link in found.links[:20]]
-    heads = ("missing more often:", "where this differs", "by (sds)", "z")
+    rows = [(link.column, link.where, round(abs(link.shift), 2), round(abs(link.z), 1)) for link in found.links[:20]]
+    heads = ("missing more often:", "where", "by (sds)", "z")
     return _section("Why cells are missing", _table(heads, rows))
 
 

@@ -212,7 +212,7 @@ _POSTERIOR = record(
     own_prior=flag,
     nearest=maybe(many(whole(1, _SIZE), 3, 3)),
 )
-_GAP = record({"column": whole(), "other": whole(), "sign": either(whole(-1, -1), whole(1, 1)), "edge": number(),
+_GAP = record({"column": whole(), "other": whole(), "sign": whole(-1, 1), "edge": number(),
                "cells": whole()})  # fmt: skip
 _NOISE = either(number(0), many(anything, 1))
 _META = record(
@@ -243,8 +243,9 @@ def check(meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     if (meta["posterior"] is None) != (not modelled):
         raise ValueError("a posterior belongs to entries that are modelled, and only to them")
     for number, gap in enumerate(meta.get("support_gaps", ())):
-        donors = tensors.get(f"donors.{number}")
-        if max(gap["column"], gap["other"]) >= entries or donors is None or donors.ndim != 1 or not len(donors):
+        donors = tensors.get(f"donors.{number}", torch.zeros(0, 0))
+        fits = donors.ndim == 1 and bool(len(donors)) == bool(gap["sign"])
+        if max(gap["column"], gap["other"]) >= entries or not fits:
             raise ValueError(f"support gap {number} has no donors, or is of columns that are not there")
     image = meta["architecture"].get("image")
     if image is not None and (len(meta["event_shape"]) not in (2, 3) or tuple(image) != image_of(meta["event_shape"])):
