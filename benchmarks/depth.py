@@ -24,7 +24,7 @@ from scipy import ndimage
 from unfade import Recoverer, TrainingConfig
 from unfade.methods.registry import IMAGE_TRAINING
 from unfade.metrics import coverage_due, covered, crps, energy_score
-from unfade.paper.depth import TRAINING, WAYS
+from unfade.paper.depth_maps import TRAINING, WAYS
 
 STACKS = {
     "kinect": "kinect1_7scenes_160x120_mm.npz",

@@ -8,7 +8,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 from unfade.cli import app as cli
-from unfade.io.streams import Source
+from unfade.io.large_tables import Source
 from unfade.io.tables import read_table, write_table
 
 FAST = ["--max-steps", "5", "--seed", "1"]

@@ -8,7 +8,7 @@ import pytest
 
 from unfade.errors import InvalidFile
 from unfade.io.csv_text import CsvText
-from unfade.io.streams import Source
+from unfade.io.large_tables import Source
 from unfade.io.tables import read_table
 
 PLAIN = (

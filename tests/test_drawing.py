@@ -11,7 +11,7 @@ from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations
 from unfade.distributions import Cells
 from unfade.inference.sampling import _block_size, draw_blocks, mean_blocks
-from unfade.models.conditionals import Conditional
+from unfade.models.conditional_densities import Conditional
 from unfade.models.latent_variable import Ensemble, Pool, PosteriorLVM
 
 

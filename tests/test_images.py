@@ -17,7 +17,7 @@ from unfade.errors import DataNotice
 from unfade.methods.recipes import Task, tae
 from unfade.models import networks
 from unfade.models.architectures import LARGE, ConvArchitecture, conv_architecture, network_for
-from unfade.models.conditionals import Conditional, standard_normal
+from unfade.models.conditional_densities import Conditional, standard_normal
 from unfade.models.interpolation import linear_interpolation, nearest_pixel
 from unfade.models.latent_variable import PosteriorLVM
 from unfade.rng import generator_normals

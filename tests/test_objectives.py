@@ -13,7 +13,7 @@ from unfade.methods.recipes import Task
 from unfade.methods.registry import fit_method
 from unfade.metrics import energy_score
 from unfade.models.architectures import Architecture
-from unfade.models.conditionals import Conditional
+from unfade.models.conditional_densities import Conditional
 from unfade.models.latent_variable import PosteriorLVM
 from unfade.rng import generator_normals
 from unfade.training.loop import Run, TrainingConfig, scoped_seed

@@ -18,7 +18,7 @@ import torch
 from pyarrow import csv, parquet
 
 from unfade import DataNotice, InvalidData, InvalidFile, Recoverer, UnfadeError
-from unfade.io import streams as sources
+from unfade.io import large_tables as sources
 from unfade.io.tables import read_table, write_table
 from unfade.streaming import fit as sampling
 from unfade.streaming import fit_stream, parse_memory, recover_stream

@@ -7,7 +7,7 @@ import torch
 
 from unfade import DataNotice, Recoverer
 from unfade.data.observations import as_observations
-from unfade.data.support import SupportGap, describe_gaps, find_gaps
+from unfade.data.support_gaps import SupportGap, describe_gaps, find_gaps
 
 
 def puberty(rows=400, seed=0):

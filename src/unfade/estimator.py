@@ -14,7 +14,7 @@ from unfade.data.containers import Column, Missing
 from unfade.data.dataset import Dataset, read
 from unfade.data.encoder import ModelSpace
 from unfade.data.options import Bounds
-from unfade.data.support import SupportGap
+from unfade.data.support_gaps import SupportGap
 from unfade.diagnostics import checks, predictions, report
 from unfade.errors import InvalidData
 from unfade.inference.draws import Draws

@@ -157,7 +157,7 @@ class Recovery:
     def _parts(self, started: float) -> bool:
         """A table that need not fit into memory: fitted on a sample, written part by part."""
         from unfade import storage
-        from unfade.io.streams import Source
+        from unfade.io.large_tables import Source
         from unfade.streaming import fit_stream, recover_stream
         from unfade.streaming.recover import is_finished
 
@@ -194,7 +194,7 @@ class Recovery:
         """A folder or a stack of images."""
         from unfade.diagnostics.images import write_gallery
         from unfade.io.images import evenly, open_frames
-        from unfade.io.streams import parse_memory
+        from unfade.io.large_tables import parse_memory
         from unfade.storage import check_writable
         from unfade.streaming.images import recover_frames
 

@@ -10,7 +10,7 @@ import torch
 
 from unfade.data.containers import value_of
 from unfade.data.observations import AT_ONCE, Observations
-from unfade.data.support import describe_gaps
+from unfade.data.support_gaps import describe_gaps
 from unfade.diagnostics.predictions import (
     ColumnNoise,
     Comparison,

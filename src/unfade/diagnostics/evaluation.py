@@ -16,7 +16,7 @@ from unfade.errors import InvalidData
 from unfade.inference.draws import Draws
 from unfade.metrics import coverage_due, covered, crps, energy_score
 from unfade.models.architectures import Architecture
-from unfade.models.conditionals import Conditional, reparametrise
+from unfade.models.conditional_densities import Conditional, reparametrise
 from unfade.models.latent_variable import PosteriorLVM
 from unfade.rng import Normals, generator_normals
 from unfade.training.loop import Run, TrainingConfig, scoped_seed, train_many

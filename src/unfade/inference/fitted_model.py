@@ -19,7 +19,7 @@ from unfade.data.dataset import Dataset, read
 from unfade.data.encoder import ModelSpace
 from unfade.data.observations import Observations
 from unfade.data.options import matched
-from unfade.data.support import SupportGap, fill_gaps, fill_gaps_with_means
+from unfade.data.support_gaps import SupportGap, fill_gaps, fill_gaps_with_means
 from unfade.errors import InvalidData
 from unfade.inference.draws import Draws, middle
 from unfade.inference.held_out import HeldOut

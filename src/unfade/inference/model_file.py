@@ -15,7 +15,7 @@ from unfade.corruption.noise import Corruption, GaussianNoise, GrowingNoise
 from unfade.data.containers import Column
 from unfade.data.encoder import ModelSpace, unlimited
 from unfade.data.observations import Scaling
-from unfade.data.support import SupportGap
+from unfade.data.support_gaps import SupportGap
 from unfade.data.text_formats import TextFormat
 from unfade.errors import InvalidData, InvalidFile
 from unfade.inference import model_schema

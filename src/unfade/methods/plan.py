@@ -13,7 +13,7 @@ from unfade.data.dataset import Dataset
 from unfade.data.encoder import ModelSpace
 from unfade.data.observations import Observations
 from unfade.data.options import model_space, named_noise, warn_few_images, warn_passthrough_with_missing, warn_unusual
-from unfade.data.support import SupportGap, find_gaps, warn_gaps
+from unfade.data.support_gaps import SupportGap, find_gaps, warn_gaps
 from unfade.errors import InvalidData
 from unfade.methods.parameters import Parameters
 from unfade.methods.recipes import Task, predicts

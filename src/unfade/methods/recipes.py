@@ -13,7 +13,7 @@ from unfade.corruption.noise import Corruption, GaussianNoise, GrowingNoise
 from unfade.data.observations import Observations
 from unfade.errors import InvalidData
 from unfade.models.architectures import AnyArchitecture, ConvArchitecture
-from unfade.models.conditionals import Gaussian
+from unfade.models.conditional_densities import Gaussian
 from unfade.models.latent_variable import PosteriorLVM, PriorLVM
 from unfade.training.checkpoints import Checkpoint
 from unfade.training.early_stopping import HoldOut, hold_out, hold_out_as

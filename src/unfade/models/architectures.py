@@ -7,7 +7,7 @@ from torch import nn
 
 from unfade.errors import InvalidData
 from unfade.models import networks
-from unfade.models.conditionals import Gaussian
+from unfade.models.conditional_densities import Gaussian
 from unfade.models.latent_variable import PriorLVM
 from unfade.models.networks import MLP, Down, Up
 

@@ -11,7 +11,7 @@ from torch.distributions import Independent, kl_divergence
 
 from unfade.corruption.noise import Corruption
 from unfade.data.observations import Observations
-from unfade.models.conditionals import Conditional, reparametrise, standard_normal
+from unfade.models.conditional_densities import Conditional, reparametrise, standard_normal
 from unfade.rng import Normals
 
 

@@ -13,7 +13,7 @@ from torch.distributions import Independent
 from unfade.corruption.noise import Corruption
 from unfade.data.observations import Observations
 from unfade.distributions import Cells
-from unfade.models.conditionals import Conditional
+from unfade.models.conditional_densities import Conditional
 from unfade.models.latent_variable import Ensemble, PosteriorLVM
 from unfade.models.networks import product
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from unfade.errors import InvalidData
-from unfade.paper import classification, crossval, depth, figures, tables
+from unfade.paper import classification, crossval, figures, tables
+from unfade.paper import depth_maps as depth
 from unfade.paper.datasets import LOADERS
 from unfade.paper.settings import SCHEDULES
 from unfade.paper.study import WAYS, Results, Say, Study

@@ -1,6 +1,6 @@
 """Tables larger than memory: fit on a sample that one pass over the file takes, recover part by part into a folder."""
 
-from unfade.io.streams import parse_memory
+from unfade.io.large_tables import parse_memory
 from unfade.streaming.fit import fit_stream
 from unfade.streaming.recover import recover_stream
 

@@ -20,7 +20,7 @@ from unfade.data.options import warn_text_with_missing
 from unfade.data.text_formats import Witnesses, is_blank
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
-from unfade.io.streams import FIXED_BYTES, READ, Source, parse_memory
+from unfade.io.large_tables import FIXED_BYTES, READ, Source, parse_memory
 from unfade.methods.recipes import predicts
 from unfade.methods.registry import members_for, training_for
 from unfade.rng import step_keys

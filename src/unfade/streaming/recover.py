@@ -17,7 +17,7 @@ from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
 from unfade.inference.fitted_model import FittedModel
 from unfade.inference.model_file import load_model
-from unfade.io.streams import FIXED_BYTES, Source, parse_memory
+from unfade.io.large_tables import FIXED_BYTES, Source, parse_memory
 from unfade.pipeline import Block, Recovered, recover
 from unfade.storage import check_free, followed
 from unfade.training.progress import counting

@@ -15,7 +15,7 @@ from torch.distributions import kl_divergence
 from torch.nn import functional
 
 from unfade.data.observations import Observations
-from unfade.models.conditionals import Conditional, reparametrise, standard_normal, unstacked
+from unfade.models.conditional_densities import Conditional, reparametrise, standard_normal, unstacked
 from unfade.models.latent_variable import PosteriorLVM, PriorLVM
 from unfade.rng import Normals
 
