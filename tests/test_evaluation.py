@@ -93,7 +93,7 @@ def test_unknown_truth_is_left_out_and_masks_are_taken_at_their_word():
     assert evaluate(np.full((3, 2, 2), 5.0), truth, cells="all").rmse == 0
     seen = pd.DataFrame([[True, False], [True, True]])
     assert evaluate(np.zeros((3, 2, 2)), np.zeros((2, 2)), seen, cells="observed").count == 3
-    with pytest.raises(InvalidData, match="truth values"):
+    with pytest.raises(InvalidData, match="booleans"):
         evaluate(np.zeros((3, 2, 2)), np.zeros((2, 2)), np.ones((2, 2), int))
     draws = np.zeros((3, 2, 2))
     draws[:, :, 1] = np.nan  # a column never seen

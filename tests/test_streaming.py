@@ -411,7 +411,7 @@ def test_parts_of_something_else_are_not_kept(tmp_path, monkeypatch, rec, change
         with pytest.warns(DataNotice, match="Nothing is observed"):
             rec = tiny(noise=0.1).fit(mixed())
     seed = int(change == "seed")
-    with pytest.warns(DataNotice, match="begun anew"):
+    with pytest.warns(DataNotice, match="begins again"):
         recover_stream(rec, tmp_path / "t.parquet", tmp_path / "out", draws=1, seed=seed, resume=True)
     recover_stream(rec, tmp_path / "t.parquet", tmp_path / "fresh", draws=1, seed=seed)
     assert contents(tmp_path / "out") == contents(tmp_path / "fresh")

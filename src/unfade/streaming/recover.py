@@ -171,7 +171,7 @@ def _clear(folder: Path, resume: bool) -> None:
     left = list(folder.iterdir())
     if left and resume:
         warnings.warn(
-            f"{folder} was made from another source, model or settings: it is begun again.", DataNotice, stacklevel=5
+            f"{folder} was made from another source, model or settings: it begins again.", DataNotice, stacklevel=5
         )
     for each in left:
         shutil.rmtree(each) if each.is_dir() else each.unlink()
