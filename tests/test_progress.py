@@ -95,7 +95,8 @@ def test_the_innermost_work_tells(often, capsys):
 
 
 def test_commands_tell_while_they_read_and_prepare(often, csv, tmp_path, monkeypatch):
-    monkeypatch.setattr("unfade.io.tables.read_table", lambda path: time.sleep(0.1) or read_table(path))
+    for module in ("tables", "images"):  # where `recover` and `diagnose` look it up
+        monkeypatch.setattr(f"unfade.io.{module}.read_table", lambda path: time.sleep(0.3) or read_table(path))
     for quiet in ([], ["-q"]):
         for command in (["recover", csv, "-o", tmp_path / "o.csv"], ["diagnose", csv]):
             said = run(*command, *FAST, *quiet).stderr
