@@ -69,8 +69,9 @@ def recover(
     """
 
     def work(block: Block) -> None:
-        mean = model.transform(block.given, row_ids=block.ids) if clean else None
-        drawn = model.sample(block.given, draws, seed=seed, row_ids=block.ids) if draws else None
+        data = model.read(block.given)  # once, for both
+        mean = model.transform(data, row_ids=block.ids) if clean else None
+        drawn = model.sample(data, draws, seed=seed, row_ids=block.ids) if draws else None
         for sink in sinks:
             sink(Recovered(block, mean, drawn))
 
