@@ -72,8 +72,8 @@ def main() -> None:
     if not source.exists():
         numbered(path, chosen.rows, source)
     first = next(parquet.ParquetFile(path).iter_batches(20_000))
-    rec = Recoverer(max_steps=500, members=1, random_state=0, verbose=0).fit(pa.Table.from_batches([first]))
-    function = recover_batch(rec, draws=DRAWS, id_column="row", refine=0)
+    rec = Recoverer(max_steps=500, n_members=1, random_state=0, verbose=0).fit(pa.Table.from_batches([first]))
+    function = recover_batch(rec, draws=DRAWS, id_column="row", n_candidates=0)
 
     started = time.monotonic()
     alone = pa.concat_tables([function(parquet.read_table(file)) for file in sorted(source.iterdir())])

@@ -181,16 +181,16 @@ def draws(device: str) -> dict[str, float]:
     posterior = copy.deepcopy(model.posterior).requires_grad_(False)
     posterior.conditioned = True
     result = {}
-    for refine, rows in ((0, SAMPLES), (200, 1000)):
+    for n_candidates, rows in ((0, SAMPLES), (200, 1000)):
         some = obs[:rows]
         for _ in range(2):
             synchronise(device)
             started = time.perf_counter()
-            for _where, _values in draw_blocks(posterior, some, torch.arange(rows, device=device), 16, 0, refine):
+            for _where, _values in draw_blocks(posterior, some, torch.arange(rows, device=device), 16, 0, n_candidates):
                 pass
             synchronise(device)
             seconds = time.perf_counter() - started
-        result[f"million draws of 784 entries a minute, refine={refine}"] = 60 * 16 * rows / seconds / 1e6
+        result[f"million draws of 784 entries a minute, n_candidates={n_candidates}"] = 60 * 16 * rows / seconds / 1e6
     return result
 
 
@@ -223,7 +223,7 @@ def _beside_peers(X: np.ndarray, device: str) -> Iterator[tuple[str, float]]:
     draws = rec.sample(Y, 20)
     results = {"unfade": (draws.values, time.perf_counter() - started)}
     started = time.perf_counter()
-    rec.sample(Y, 100, refine=0)
+    rec.sample(Y, 100, n_candidates=0)
     yield f"{name}: seconds of 100 more plain draws, over those of the fit", (time.perf_counter() - started) / fitted
     for peer in ("miceforest", "IterativeImputer"):
         found = peers.run(peer, Y, 20, seed=0)
@@ -248,7 +248,7 @@ def growth(device: str) -> Iterator[tuple[str, float]]:
                 started = time.perf_counter()
                 rec = Recoverer(max_steps=200, architecture=networks, random_state=0, device=device, verbose=0).fit(Y)
                 fitted = time.perf_counter()
-                rec.sample(Y, size["draws"], refine=0)
+                rec.sample(Y, size["draws"], n_candidates=0)
                 seconds.append((fitted - started, time.perf_counter() - fitted))
             fit, drawing = (min(column) for column in zip(*seconds, strict=True))
             ratio = "" if before is None else f" (x {fit / before[0]:.2f} and x {drawing / before[1]:.2f})"
@@ -272,7 +272,7 @@ def memory(device: str) -> Iterator[tuple[str, float]]:
         rec = Recoverer(training=training, random_state=0, device=device, verbose=0).fit(Y)
         yield "fit, GB", most[0] - size
         out = np.memmap(Path(folder) / "draws", np.float32, "w+", shape=(20, *Y.shape))
-        rec.sample(Y, 20, refine=0, out=out)
+        rec.sample(Y, 20, n_candidates=0, out=out)
     yield "fit and 20 draws into a memory map, GB", most[0] - size
 
 

@@ -1,8 +1,8 @@
 """A table larger than memory, recovered part by part: `python benchmarks/stream.py --rows 20000000 --folder /tmp/stream`.
 
 Makes a Parquet file of rows x 20 (float32, correlated columns, 20 % missing), fits on it by `fit_stream`, then measures (a)
-reading and writing the same file without a model; (b) `recover_stream` with two plain draws (refine=0), in a process of
-its own: seconds, rows a second, the most memory beyond what the imports take, and how many times (a) that is. (b) is run
+reading and writing the same file without a model; (b) `recover_stream` with two plain draws (n_candidates=0), in a process
+of its own: seconds, rows a second, the most memory beyond what the imports take, and how many times (a) that is. (b) is run
 without the mean and, with --mean, also with it.
 """
 
@@ -55,7 +55,7 @@ def recover(path: Path, model: Path, target: Path, memory: str, mean: bool) -> N
     rec = Recoverer.load(model)
     before = resident("VmRSS")
     started = time.monotonic()
-    recover_stream(rec, path, target, draws=DRAWS, refine=0, seed=0, memory=memory, clean=mean)
+    recover_stream(rec, path, target, draws=DRAWS, n_candidates=0, seed=0, memory=memory, clean=mean)
     seconds, peak = time.monotonic() - started, resident("VmHWM")
     print(json.dumps({"seconds": seconds, "imports_mb": before, "beyond_mb": peak - before}))
 

@@ -28,7 +28,9 @@ task = Task(
     fixed_steps=True,
 )
 posterior = fit_method("tae", task, {}).posterior
-blocks = [values for _, values in draw_blocks(posterior, observations[:100], torch.arange(100), 20, seed=0, refine=100)]
+blocks = [
+    values for _, values in draw_blocks(posterior, observations[:100], torch.arange(100), 20, seed=0, n_candidates=100)
+]
 draws = torch.cat(blocks, 1)
 error = (draws.mean(0) - clean[:100]).square().mean().sqrt()
 print(f"error of the mean {error:.3f}, spread of the draws {draws.std(0).mean():.3f}, spread of the data {clean.std():.3f}")

@@ -24,4 +24,4 @@ def table() -> np.ndarray:
 
 @pytest.fixture(scope="session")
 def fitted() -> Recoverer:
-    return Recoverer(max_steps=100, refine=20, random_state=0, verbose=0).fit(small_table())
+    return Recoverer(max_steps=100, n_candidates=20, random_state=0, verbose=0).fit(small_table())

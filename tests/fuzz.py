@@ -48,10 +48,10 @@ def originals(folder: Path) -> dict[str, bytes]:
         write_table(rng.normal(size=(30, 4)), folder / f"good{ending}")
     for ending in (".png", ".tif"):
         write_frame(rng.integers(0, 60_000, (12, 16)).astype(np.uint16), folder / f"good{ending}")
-    Recoverer(max_steps=10, members=1, random_state=0, verbose=0).fit(table).save(folder / "good.unfade")
+    Recoverer(max_steps=10, n_members=1, random_state=0, verbose=0).fit(table).save(folder / "good.unfade")
     numbers = rng.normal(size=(150, 1)) + 0.1 * rng.normal(size=(150, 3))
     config = TrainingConfig(steps=150)
-    Recoverer(noise=0.05, bounds={0: (-9, 9)}, training=config, members=2, random_state=0, verbose=0).fit(
+    Recoverer(noise=0.05, bounds={0: (-9, 9)}, training=config, n_members=2, random_state=0, verbose=0).fit(
         np.where(rng.random(numbers.shape) < 0.2, np.nan, numbers)
     ).save(folder / "linear.unfade")
     images = np.where(rng.random((4, 8, 8)) < 0.2, np.nan, rng.normal(size=(4, 8, 8)))
@@ -79,7 +79,7 @@ def crafted(content: bytes, seed: int) -> bytes:
         elif change == 3 and isinstance(place, list):
             place.insert(key, copy.deepcopy(place[key]))
         elif change == 3:
-            place[rng.choice(["more", "image", "x", "refine"])] = rng.choice(ODD)
+            place[rng.choice(["more", "image", "x", "n_candidates"])] = rng.choice(ODD)
         elif change == 4 and isinstance(place[key], (int, float)):
             place[key] *= rng.choice([-1, 2, 1000, 10**10])
         else:
@@ -162,7 +162,7 @@ def used(path: Path) -> None:
 
     rec, rng = Recoverer.load(path), np.random.default_rng(0)
     if rec.columns_ is None:
-        data = rng.normal(size=(3, *rec.space_.event_shape))
+        data = rng.normal(size=(3, *rec.encoder_.event_shape))
         data[rng.random(data.shape) < 0.3] = np.nan
     else:
         data = pa.table({column.name: pa.nulls(2) for column in rec.columns_})
@@ -282,7 +282,7 @@ def through_commands(folder: Path, content: dict[str, bytes], count: int, first:
         data = ["good.csv", "--model", name] if kind in KINDS[-2:] else ["images" if image else name]
         target = "out" if image else "out.npy" if kind[:3] == ".np" else "out.csv"
         command = [sys.executable, "-m", "unfade", "recover", *data, "-o", target]
-        command += ["-q"] if kind in KINDS[-2:] else ["-q", "--max-steps", "5", "--members", "1"]
+        command += ["-q"] if kind in KINDS[-2:] else ["-q", "--max-steps", "5", "--n-members", "1"]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, check=False)
         left = {path.name for path in place.iterdir()} - {name, "good.csv", "images", target}
         if done.returncode not in (0, 3, 4) or "Traceback" in done.stderr or left:

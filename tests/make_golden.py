@@ -22,7 +22,7 @@ def main() -> None:
     frame = frame.mask(rng.random(frame.shape) < 0.2)
     frame.to_csv(GOLDEN / "table.csv", index=False)
     table = read_table(GOLDEN / "table.csv")
-    for name, options in {"networks": {"noise": 0.5, "max_steps": 100, "members": 1}, "linear": {"members": 4}}.items():
+    for name, options in {"networks": {"noise": 0.5, "max_steps": 100, "n_members": 1}, "linear": {"n_members": 4}}.items():
         data = table if name == "networks" else table.select(["height", "weight"])
         rec = Recoverer(random_state=0, verbose=0, **options).fit(data)
         path = GOLDEN / f"{name}-{FORMAT}.unfade"

@@ -78,7 +78,7 @@ def finished(job):
 def test_a_file_is_described(loaded):
     assert (loaded.name, loaded.ending, loaded.stem, loaded.rows) == ("towns.csv", ".csv", "towns", 120)
     assert [(c.name, c.kind) for c in loaded.columns] == [
-        ("depth", "number"), ("heat", "number"), ("salt, g", "number"), ("town", "category"),
+        ("depth", "continuous"), ("heat", "continuous"), ("salt, g", "continuous"), ("town", "category"),
     ]  # fmt: skip
     assert loaded.missing == sum(c.missing for c in loaded.columns) == sum(c.null_count for c in mixed_table().columns)
 
@@ -196,7 +196,7 @@ def test_images(tmp_path, folder, report, monkeypatch):
 
 
 def test_a_wrong_setting_is_a_sentence(loaded, folder):
-    job = finished(Job(loaded, Settings(kinds={"town": "number"}), folder))
+    job = finished(Job(loaded, Settings(kinds={"town": "continuous"}), folder))
     assert job.result is None
     assert job.error.startswith("Column 'town' cannot be of kind 'number'")
     assert "too many" in finished(Job(loaded, Settings(draws=10**9), folder)).error
@@ -291,7 +291,7 @@ def test_a_desk_is_found_by_its_own_word_alone():
 
 def test_another_file_keeps_settings_but_not_kinds(loaded):
     desk = Desk()
-    desk.loaded, desk.choices = loaded, {"seed": 3, "kinds": ["town"], "kind of town": "ordered"}
+    desk.loaded, desk.choices = loaded, {"seed": 3, "kinds": ["town"], "kind of town": "ordinal"}
     desk.clear()
     assert (desk.choices, desk.loaded) == ({"seed": 3}, None)
 
@@ -375,7 +375,7 @@ def test_values_that_stand_for_missing(tmp_path, folder, report, monkeypatch):
     )
     loaded = load("a.parquet", content(given, tmp_path, "in.parquet"), folder.path)
     marked = loaded.marked(("gone", "-99"))
-    assert [(c.kind, c.missing) for c in marked.columns] == [("number", 20), ("whole", 40), ("whole", 0)]
+    assert [(c.kind, c.missing) for c in marked.columns] == [("continuous", 20), ("integer", 40), ("integer", 0)]
     assert (marked.missing, loaded.missing) == (60, 20)
     result = finished(Job(marked, Settings(missing=("gone", "-99"), draws=2), folder)).result
     assert (result.missing, result.left) == (60, 0)

@@ -21,7 +21,7 @@ def table():
 
 def recoverer(**options):
     config = TrainingConfig(steps=300, batch_size=32, check_every=20)
-    return Recoverer(training=config, members=2, random_state=0, verbose=0, **options)
+    return Recoverer(training=config, n_members=2, random_state=0, verbose=0, **options)
 
 
 def stopped_after(checkpoint, table, calls, **options):

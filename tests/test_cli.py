@@ -321,8 +321,8 @@ def test_bounds_may_be_those_of_all_numbers(csv, tmp_path):
         ["--bounds", "1"],
         ["--bounds", "=0:1"],
         ["--bounds", "0:1", "--bounds", "depth=0:1"],
-        ["--limit", "depth"],
-        ["--limit", "depth<low"],
+        ["--detection-limit", "depth"],
+        ["--detection-limit", "depth<low"],
         ["--kind", "depth=deep"],
     ],
 )
@@ -338,7 +338,7 @@ def test_a_folder_is_written_part_by_part(tmp_path):
     values[rng.random(values.shape) < 0.2] = np.nan
     table = pa.table({f"x{i}": pa.array(values[:, i], from_pandas=True) for i in range(3)})
     write_table(table, tmp_path / "t.parquet")
-    options = ["--max-steps", "20", "--members", "1", "--refine", "0", "--draws", "2", "--seed", "3", "-q"]
+    options = ["--max-steps", "20", "--n-members", "1", "--n-candidates", "0", "--draws", "2", "--seed", "3", "-q"]
     done = run("recover", str(tmp_path / "t.parquet"), "-o", str(tmp_path / "out"), *options)
     assert done.exit_code == 0, done.output
     apart = run(
@@ -376,7 +376,7 @@ def test_a_table_with_nothing_to_recover_comes_back_at_once(tmp_path):
     assert result.exit_code == 0, result.output
     assert "nothing is missing" in result.output
     assert read_table(tmp_path / "out.csv").equals(read_table(tmp_path / "in.csv"))
-    for options in (["--noise", "0.1"], ["--limit", "a<2"], ["--save", tmp_path / "model"]):
+    for options in (["--noise", "0.1"], ["--detection-limit", "a<2"], ["--save", tmp_path / "model"]):
         result = run("recover", tmp_path / "in.csv", "-o", tmp_path / "other.csv", *FAST, *options)
         assert result.exit_code == 0, result.output
         assert "nothing is missing" not in result.output

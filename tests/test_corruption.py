@@ -10,7 +10,7 @@ from unfade.corruption.noise import (
     mask_given_others,
     mask_window,
 )
-from unfade.data.encoder import ModelSpace
+from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations, as_observations
 from unfade.errors import InvalidData
 from unfade.rng import generator_normals
@@ -123,12 +123,12 @@ def test_mechanisms_are_what_they_say():
     ],
 )
 def test_bad_noise_is_refused(noise, message):
-    space = ModelSpace.fit(as_observations([[1.0, 2.0], [3.0, 5.0]]), "variance")
+    space = FeatureEncoder.fit(as_observations([[1.0, 2.0], [3.0, 5.0]]), "variance")
     with pytest.raises(InvalidData, match=message):
         recording(noise, space)
 
 
 def test_noise_in_units_is_scaled_with_the_data():
-    space = ModelSpace.fit(as_observations([[0.0, 0.0], [2.0, 200.0]]), "variance")
+    space = FeatureEncoder.fit(as_observations([[0.0, 0.0], [2.0, 200.0]]), "variance")
     assert torch.allclose(recording(0.5, space).std, torch.tensor([0.5, 0.005]))
     assert torch.allclose(recording([0.5, 50.0], space).std, torch.tensor([0.5, 0.5]))

@@ -21,7 +21,7 @@ def test_digits_are_recovered_better_than_by_simple_fills(tmp_path, monkeypatch)
 def test_the_toy_is_scored_against_the_exact_posterior(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "TOY_STEPS", 1000)
     shown = demo.toy(tmp_path, seed=0, verbose=0)
-    assert shown.scores["unfade, refine=500"] < 0.5 * min(shown.scores["MVAE"], shown.scores["TAE as printed"])
+    assert shown.scores["unfade, n_candidates=500"] < 0.5 * min(shown.scores["MVAE"], shown.scores["TAE as printed"])
     assert (tmp_path / "toy.png").stat().st_size > 10_000
 
 

@@ -1,4 +1,4 @@
-"""Held-out cells, simple methods beside ours, surprises and what is known of the noise."""
+"""Held-out cells, simple methods beside ours, outliers and what is known of the noise."""
 
 import datetime
 
@@ -61,7 +61,7 @@ def test_a_wrong_entry_is_the_greatest_surprise(line):
     frame = pd.DataFrame(line, columns=list("abcd")).assign(side=np.where(np.nan_to_num(line[:, 1]) > 0, "low", "high"))
     frame.loc[17, ["a", "b", "c"]] = [1.0, 2.0, 3.0]  # b should be -2
     frame.loc[40, ["a", "b", "c"]] = [1.0, -2.0, 3.0]
-    found = quick(max_steps=1500).fit(frame).surprises(frame, most=5)
+    found = quick(max_steps=1500).fit(frame).outliers(frame, most=5)
     assert 17 in [each.row for each in found[:3]]  # any two of a, b and c say that the third is wrong
     assert found[0].distance > 3
     assert all(each.low <= each.expected <= each.high for each in found if each.column != "side")
@@ -96,7 +96,7 @@ def test_surprises_are_told_in_values_of_their_columns():
         {"a": a, "day": day.astype("datetime64[us]"), "town": rng.permutation(["ash", "mid", "zoo", "ash", "zoo"] * 40)}
     )
     frame.loc[5, "day"] = pd.Timestamp("2030-06-01")
-    found = quick(max_steps=100, members=1).fit(frame).surprises(frame, most=600)
+    found = quick(max_steps=100, n_members=1).fit(frame).outliers(frame, most=600)
     days = [each for each in found if each.column == "day"]
     assert days[0].value == datetime.date(2030, 6, 1)
     assert all(type(each.low) is datetime.date and each.low <= each.expected <= each.high for each in days)

@@ -15,14 +15,14 @@ from unfade.models.conditional_densities import Conditional
 from unfade.models.latent_variable import Ensemble, Pool, PosteriorLVM
 
 
-@pytest.mark.parametrize("refine", [0, 20])
-def test_draws_of_a_row_hang_on_its_id_alone(fitted, refine):
+@pytest.mark.parametrize("n_candidates", [0, 20])
+def test_draws_of_a_row_hang_on_its_id_alone(fitted, n_candidates):
     table = small_table(700)
     ids = np.arange(len(table))
-    whole = fitted.sample(table, 20, refine=refine).values
-    assert np.array_equal(fitted.sample(table, 7, refine=refine).values, whole[:7])
+    whole = fitted.sample(table, 20, n_candidates=n_candidates).values
+    assert np.array_equal(fitted.sample(table, 7, n_candidates=n_candidates).values, whole[:7])
     for rows in (ids[:1], ids[300:303], ids[::-1], np.random.default_rng(0).permutation(ids)[:513]):
-        part = fitted.sample(table[rows], 20, refine=refine, row_ids=rows).values
+        part = fitted.sample(table[rows], 20, n_candidates=n_candidates, row_ids=rows).values
         assert np.array_equal(part, whole[:, rows])
 
 
@@ -43,9 +43,9 @@ def test_transform_agrees_on_subsets_and_orders(fitted):
 
 def test_transform_is_the_mean_of_the_draws(fitted):
     table = small_table(40)
-    draws = fitted.sample(table, 4000, refine=0)
-    gap = np.abs(draws.mean() - fitted.set_params(refine=0).transform(table)) / (draws.values.std(0) + 1e-9)
-    fitted.set_params(refine=20)
+    draws = fitted.sample(table, 4000, n_candidates=0)
+    gap = np.abs(draws.mean() - fitted.set_params(n_candidates=0).transform(table)) / (draws.values.std(0) + 1e-9)
+    fitted.set_params(n_candidates=20)
     assert np.nanmean(gap[np.isnan(table)]) < 0.15
 
 
@@ -76,7 +76,7 @@ NOTHING = Observations(torch.zeros(1, 1), torch.zeros(1, 1, dtype=torch.bool))
 def test_candidates_of_the_prior_mend_a_narrow_and_wrong_encoder():
     """Nothing is seen, so z is N(0, 1); the encoder is sure that it is 3."""
     posterior = PosteriorLVM(Fixed(3.0, 0.01), Fixed(None, 0.01), GaussianNoise(0.1))
-    [(_, drawn)] = list(draw_blocks(posterior, NOTHING, torch.arange(1), 2000, seed=0, refine=8000))
+    [(_, drawn)] = list(draw_blocks(posterior, NOTHING, torch.arange(1), 2000, seed=0, n_candidates=8000))
     assert abs(float(drawn.mean())) < 0.1
     assert float(drawn.std()) == pytest.approx(1, abs=0.1)
 
@@ -98,7 +98,7 @@ def test_a_row_has_the_same_draws_at_any_place_of_a_narrow_table(columns):
     rng = np.random.default_rng(columns)
     Y = rng.normal(size=(300, 2)) @ rng.normal(size=(2, columns)) + 0.3 * rng.normal(size=(300, columns))
     Y[rng.random(Y.shape) < 0.3] = np.nan
-    rec = Recoverer(members=1, max_steps=30, refine=5, random_state=0, verbose=0).fit(Y)
+    rec = Recoverer(n_members=1, max_steps=30, n_candidates=5, random_state=0, verbose=0).fit(Y)
     rows = rng.permutation(300)[:150]
     assert np.array_equal(rec.sample(Y[rows], 20, row_ids=rows).values, rec.sample(Y, 20).values[:, rows])
 

@@ -33,7 +33,9 @@ def table() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def rec(table) -> Recoverer:
-    return Recoverer(max_steps=20, members=1, refine=0, random_state=0, verbose=0).fit(table.drop_columns(["number"]))
+    return Recoverer(max_steps=20, n_members=1, n_candidates=0, random_state=0, verbose=0).fit(
+        table.drop_columns(["number"])
+    )
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,7 @@ def test_means_keep_the_columns_and_need_no_numbers(table, rec, model):
 
 
 def test_numbers_that_were_there_at_fit_stay_where_they_are(table):
-    rec = Recoverer(max_steps=5, members=1, refine=0, random_state=0, verbose=0).fit(table)
+    rec = Recoverer(max_steps=5, n_members=1, n_candidates=0, random_state=0, verbose=0).fit(table)
     assert recover_batch(rec, 1, id_column="number")(table).column_names == ["draw", *table.column_names]
 
 

@@ -17,8 +17,8 @@ from unfade.io.images import read_data
 from unfade.io.tables import read_table
 from unfade.streaming import fit_stream, recover_stream
 
-FAST = {"max_steps": 5, "members": 1, "refine": 5}
-OPTIONS = ["--max-steps", "5", "--members", "1", "--refine", "5"]
+FAST = {"max_steps": 5, "n_members": 1, "n_candidates": 5}
+OPTIONS = ["--max-steps", "5", "--n-members", "1", "--n-candidates", "5"]
 
 
 def recovered_by_command(path, out, *options):

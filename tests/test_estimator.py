@@ -15,7 +15,7 @@ from unfade.training.early_stopping import Split
 
 
 def quick(**parameters):
-    return Recoverer(**{"max_steps": 5, "refine": 10, "random_state": 0, "verbose": 0, **parameters})
+    return Recoverer(**{"max_steps": 5, "n_candidates": 10, "random_state": 0, "verbose": 0, **parameters})
 
 
 def test_observed_cells_come_back_exactly(table):
@@ -52,7 +52,7 @@ def sensors(rows=400):
 def test_noise_is_learned_per_column_and_not_given_to_columns_that_nothing_explains():
     clean, Y = sensors()
     with pytest.warns(DataNotice, match="noise of 2 cannot be told"):
-        rec = Recoverer(noise="learn", members=1, max_steps=700, refine=5, random_state=0, verbose=0).fit(Y)
+        rec = Recoverer(noise="learn", n_members=1, max_steps=700, n_candidates=5, random_state=0, verbose=0).fit(Y)
     assert rec.noise_[0] == pytest.approx(0.5, rel=0.5)
     assert rec.noise_[1] == pytest.approx(2, rel=0.5)
     assert rec.noise_[2] == 0
@@ -66,7 +66,9 @@ def test_noise_is_learned_per_column_and_not_given_to_columns_that_nothing_expla
 
 def test_noise_by_name_is_of_those_columns_alone(tmp_path):
     frame = pd.DataFrame(sensors()[1], columns=["temp", "pressure", "other"])
-    rec = Recoverer(noise={"temp": 0.5, "pressure": "learn"}, max_steps=600, members=1, refine=5, verbose=0).fit(frame)
+    rec = Recoverer(noise={"temp": 0.5, "pressure": "learn"}, max_steps=600, n_members=1, n_candidates=5, verbose=0).fit(
+        frame
+    )
     assert rec.noise_[0] == pytest.approx(0.5)
     assert 1 < rec.noise_[1] < 4
     assert rec.noise_[2] == 0
@@ -117,16 +119,16 @@ def test_integer_and_boolean_columns_are_numbers():
         ({"noise": -1.0}, "at least 0"),
         ({"noise": "infer"}, "belongs to method 'tae-paper'"),
         ({"scaling": "wrong"}, "scaling must be"),
-        ({"refine": -1}, "refine must be"),
-        ({"members": 0}, "members must be"),
-        ({"members": "many"}, "members must be"),
-        ({"refine": 5, "method": "tae-paper"}, "needs p"),
+        ({"n_candidates": -1}, "n_candidates must be"),
+        ({"n_members": 0}, "n_members must be"),
+        ({"n_members": "many"}, "n_members must be"),
+        ({"n_candidates": 5, "method": "tae-paper"}, "needs p"),
         ({"max_steps": 0}, "max_steps must be a positive"),
         ({"max_steps": "10"}, "max_steps must be a positive"),
         ({"device": "gpu"}, "device must be"),
         ({"settings": {"wings": 2}}, "has the settings"),
         ({"settings": {"posterior": "wrong"}}, "posterior must be one of"),
-        ({"method": "tae-paper", "refine": 0, "settings": {"penalty": "none"}}, "penalty must be"),
+        ({"method": "tae-paper", "n_candidates": 0, "settings": {"penalty": "none"}}, "penalty must be"),
     ],
 )
 def test_bad_parameters_are_refused(table, parameters, message):
@@ -184,7 +186,7 @@ def test_a_row_with_nothing_observed_gets_draws_of_the_prior():
     rng = np.random.default_rng(0)
     table = rng.normal(size=(800, 1)) @ np.ones((1, 3)) + 0.3 * rng.normal(size=(800, 3)) + 50
     table[rng.random(table.shape) < 0.3] = np.nan
-    rec = quick(max_steps=600, refine=200).fit(table)
+    rec = quick(max_steps=600, n_candidates=200).fit(table)
     draws = rec.sample(np.full((1, 3), np.nan), 500).values[:, 0]
     assert np.allclose(draws.mean(0), 50, atol=0.4)
     assert np.allclose(draws.std(0), 1.04, atol=0.35)
@@ -223,7 +225,7 @@ def test_small_tables_have_several_members(table):
     wide = np.random.default_rng(0).normal(size=(30, 65))
     members = [
         len(rec.posterior_.each)
-        for rec in (quick().fit(table), quick(members=2).fit(table), quick(method="miwae").fit(table), quick().fit(wide))
+        for rec in (quick().fit(table), quick(n_members=2).fit(table), quick(method="miwae").fit(table), quick().fit(wide))
     ]
     assert members == [4, 2, 1, 1]
 
@@ -234,7 +236,7 @@ def test_wide_data_are_trained_by_what_they_predict():
     values[:, 1] = np.round(values[:, 1])  # a column of values that occur again and again
     frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(70)]).assign(kind=list("ab") * 15)
     frame = frame.mask(np.random.default_rng(1).random(frame.shape) < 0.3)
-    rec = quick(refine="auto").fit(frame)
+    rec = quick(n_candidates="auto").fit(frame)
     assert rec.posterior_.each[0].own_prior
     assert rec.model_.n_candidates == 0
     assert set(rec.histories_[-1].terms) == {"value", "E", "F", "K"}
@@ -243,9 +245,9 @@ def test_wide_data_are_trained_by_what_they_predict():
     assert set(filled["kind"]) <= {"a", "b"}
     numbers = quick(noise=0.1).fit(values[:, 2:])
     assert "energy score" in numbers.histories_[-1].terms
-    forward = quick(refine="auto", settings={"posterior": "forward"}).fit(values)
+    forward = quick(n_candidates="auto", settings={"posterior": "forward"}).fit(values)
     assert (forward.posterior_.each[0].own_prior, forward.model_.n_candidates) == (False, 200)
-    narrow = quick(refine="auto", settings={"posterior": "predictive"}).fit(values[:, :5])
+    narrow = quick(n_candidates="auto", settings={"posterior": "predictive"}).fit(values[:, :5])
     assert (narrow.posterior_.each[0].own_prior, narrow.model_.n_candidates) == (True, 0)
 
 
@@ -307,7 +309,7 @@ def test_a_failed_refit_leaves_the_old_fit(table):
 def test_an_error_while_drawing_leaves_no_trace(table, monkeypatch):
     rec = quick().fit(table)
     with monkeypatch.context() as patched:
-        patched.setattr("unfade.data.encoder.ModelSpace.leave", lambda *_: 1 / 0)
+        patched.setattr("unfade.data.encoder.FeatureEncoder.leave", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             rec.sample(table, 2)
     assert not torch.is_inference_mode_enabled()
@@ -326,9 +328,11 @@ def test_extreme_values_give_finite_draws(table):
 
 def test_a_decoder_that_is_the_model_must_not_see_y(table):
     with pytest.raises(InvalidData, match="must not see y"):
-        quick(method="miwae", refine=0, architecture=Architecture(latent=2, hidden=(8,), decoder_sees=True)).fit(table)
+        quick(method="miwae", n_candidates=0, architecture=Architecture(latent=2, hidden=(8,), decoder_sees=True)).fit(
+            table
+        )
     sees = Architecture(latent=2, hidden=(8,), prior_hidden=(8,), decoder_sees=True)
-    assert np.isfinite(quick(method="tae-paper", refine=0, architecture=sees).fit_transform(table)).all()
+    assert np.isfinite(quick(method="tae-paper", n_candidates=0, architecture=sees).fit_transform(table)).all()
 
 
 def test_tiny_noise_levels_keep_their_own_numbers(table):

@@ -25,8 +25,8 @@ def data():
     return make(4000)
 
 
-def draw(posterior, obs, draws=1000, refine=0):
-    blocks = draw_blocks(posterior, obs, torch.arange(len(obs)), draws, 0, refine)
+def draw(posterior, obs, draws=1000, n_candidates=0):
+    blocks = draw_blocks(posterior, obs, torch.arange(len(obs)), draws, 0, n_candidates)
     return torch.cat([values for _, values in blocks], 1).double()
 
 
@@ -59,19 +59,20 @@ def tae(data):
 
 
 def test_miwae_with_resampling_meets_the_exact_posterior(data):
-    error, ratio, coverage, relative = compare(data, draw(fit(data, "miwae", weights=10), data[2][:ROWS], refine=500))
-    print(f"miwae refine 500: error {error:.3f}, sd ratio {ratio:.3f}, coverage {coverage:.3f}, CRPS ratio {relative:.3f}")
+    drawn = draw(fit(data, "miwae", weights=10), data[2][:ROWS], n_candidates=500)
+    error, ratio, coverage, relative = compare(data, drawn)
+    print(f"miwae 500: error {error:.3f}, sd ratio {ratio:.3f}, coverage {coverage:.3f}, CRPS ratio {relative:.3f}")
     assert error < 0.15
     assert 0.96 < ratio < 1.05
     assert 0.875 < coverage < 0.925
     assert relative < 1.02
 
 
-@pytest.mark.parametrize("refine", [0, 500])
-def test_tae_meets_the_exact_posterior(data, tae, refine):
-    error, ratio, coverage, relative = compare(data, draw(tae, data[2][:ROWS], refine=refine))
+@pytest.mark.parametrize("n_candidates", [0, 500])
+def test_tae_meets_the_exact_posterior(data, tae, n_candidates):
+    error, ratio, coverage, relative = compare(data, draw(tae, data[2][:ROWS], n_candidates=n_candidates))
     print(
-        f"tae refine {refine}: error {error:.3f}, sd ratio {ratio:.3f}, coverage {coverage:.3f}, CRPS ratio {relative:.3f}"
+        f"tae {n_candidates}: error {error:.3f}, sd ratio {ratio:.3f}, coverage {coverage:.3f}, CRPS ratio {relative:.3f}"
     )
     assert error < 0.15
     assert 0.95 < ratio < 1.05
@@ -84,12 +85,12 @@ def predictive(data):
     return fit(data, "tae", posterior="predictive")
 
 
-@pytest.mark.parametrize("refine", [0, 500])
-def test_what_predicts_meets_the_exact_posterior(data, predictive, refine):
+@pytest.mark.parametrize("n_candidates", [0, 500])
+def test_what_predicts_meets_the_exact_posterior(data, predictive, n_candidates):
     """Trained on hidden entries alone; resampled with q(z|nothing) for p(z)."""
-    error, ratio, coverage, relative = compare(data, draw(predictive, data[2][:ROWS], refine=refine))
+    error, ratio, coverage, relative = compare(data, draw(predictive, data[2][:ROWS], n_candidates=n_candidates))
     print(
-        f"predictive refine {refine}: error {error:.3f}, sd ratio {ratio:.3f}, coverage {coverage:.3f}, "
+        f"predictive n_candidates {n_candidates}: error {error:.3f}, sd ratio {ratio:.3f}, coverage {coverage:.3f}, "
         f"CRPS ratio {relative:.3f}"
     )
     assert error < 0.20
@@ -124,7 +125,7 @@ def test_ranks_of_the_truth_are_flat(data, tae):
     _, clean, obs = data
     rows = (~obs.observed).any(1).nonzero().flatten()[:2000]
     cell = (~obs.observed[rows]).int().argmax(1)
-    draws = draw(tae, obs[rows], draws=99, refine=200)
+    draws = draw(tae, obs[rows], draws=99, n_candidates=200)
     ranks = (draws[:, range(len(rows)), cell] < clean[rows, cell]).sum(0)
     shares = torch.histc(ranks.double(), bins=10, min=0, max=99.999) / len(rows)
     assert (shares - 0.1).abs().max() < 0.03  # sd of a share is 0.0067
@@ -135,7 +136,7 @@ def test_a_classifier_cannot_tell_draws_from_the_exact_posterior(data, tae):
     some = obs[:5]
     mean, covariance = model.posterior(some)
     generator = torch.Generator().manual_seed(0)
-    draws = draw(tae, some, draws=500, refine=500)
+    draws = draw(tae, some, draws=500, n_candidates=500)
     for i in range(len(some)):
         factor = torch.linalg.cholesky(covariance[i])
         exact = mean[i] + torch.randn(500, 8, generator=generator, dtype=torch.double) @ factor.T

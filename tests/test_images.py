@@ -237,7 +237,7 @@ def test_models_side_by_side_are_convolutional_too():
     """Several go through the step as one batch of models, as all do on a GPU."""
     _, given = waves(8)
     for how in ({"network": "conv"}, {"architecture": SMALL}):
-        rec = quick(**how, members=2, max_steps=3).fit(given)
+        rec = quick(**how, n_members=2, max_steps=3).fit(given)
         assert len(rec.posterior_.each) == 2
         assert np.isfinite(rec.sample(given, 2).values).all()
 
@@ -260,8 +260,8 @@ def test_networks_by_name():
         quick(network="small").fit(np.zeros((5, 3)))
     assert network_for("auto", (1000, 12)) == "full"
     given = waves(8)[1]
-    with pytest.raises(InvalidData, match="refine needs"):
-        quick(network="conv", refine=20).fit(given)
+    with pytest.raises(InvalidData, match="n_candidates needs"):
+        quick(network="conv", n_candidates=20).fit(given)
     with pytest.raises(InvalidData, match="images of"):
         quick(architecture=ConvArchitecture((8, 8, 1))).fit(given)
     with pytest.raises(InvalidData, match="without noise"):
@@ -279,7 +279,7 @@ def test_large_images_have_a_report(tmp_path):
     with pytest.warns(DataNotice, match="worse than the nearest pixel"):  # after so few steps
         rec.fit(given)
     assert len(rec.held_out_) > 100
-    assert rec.widths_ is not None
+    assert rec.calibration_scale_ is not None
     found = rec.diagnose(given)
     assert {"spread of draws", "beside simple methods"} <= {verdict.what for verdict in found.verdicts}
     rec.report(tmp_path / "page.html", given)
@@ -396,7 +396,7 @@ def test_noise_that_grows_with_distance_is_found():
     a, b = 10.0, 8e-6
     Y = depth + (a + b * depth**2) * rng.normal(size=depth.shape)
     Y[rng.random(Y.shape) < 0.1] = np.nan
-    rec = Recoverer(noise="learn-by-value", random_state=0, verbose=0, max_steps=1000, members=1).fit(Y)
+    rec = Recoverer(noise="learn-by-value", random_state=0, verbose=0, max_steps=1000, n_members=1).fit(Y)
     found, growth = rec.noise_law_
     for x in (1900, 2500, 3100):
         assert (found + growth * x**2) / (a + b * x**2) == pytest.approx(1, abs=0.25)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-STEPS = ["--max-steps", "300", "--members", "2", "-q"]
+STEPS = ["--max-steps", "300", "--n-members", "2", "-q"]
 
 
 def steps(target: Path) -> list[str]:
@@ -110,7 +110,7 @@ def test_a_full_disk_leaves_nothing(data, tmp_path):
 
 
 def test_ctrl_c_in_training_keeps_checkpoints(data, tmp_path):
-    long = ["--max-steps", "15000", "--members", "2", "-q", "--checkpoint", tmp_path / "kept", "--checkpoint-every", "0"]
+    long = ["--max-steps", "15000", "--n-members", "2", "-q", "--checkpoint", tmp_path / "kept", "--checkpoint-every", "0"]
     process = unfade(data, "-o", tmp_path / "clean.csv", *long)
     deadline = time.monotonic() + 120
     while not (tmp_path / "kept" / "run-00.checkpoint").exists() and time.monotonic() < deadline:

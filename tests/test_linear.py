@@ -36,9 +36,9 @@ def test_known_noise_is_taken_off():
     assert torch.allclose(loadings @ loadings.T + variance.diag(), torch.from_numpy(covariance), atol=0.06)
 
 
-@pytest.mark.parametrize("refine", [0, 200])
+@pytest.mark.parametrize("n_candidates", [0, 200])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_draws_are_those_of_the_exact_posterior(noise, refine):
+def test_draws_are_those_of_the_exact_posterior(noise, n_candidates):
     _, covariance = table(1)
     loadings = torch.tensor([[1.0, 0.0], [0.8, 0.3], [-0.5, 0.8], [0.0, 1.0], [0.4, -0.4]])
     factors = (loadings, torch.zeros(5), torch.tensor([0.3, 0.2, 0.4, 0.2, 0.5]))
@@ -46,7 +46,7 @@ def test_draws_are_those_of_the_exact_posterior(noise, refine):
     y, seen = torch.tensor([[1.0, 0.0, -0.5, 0.0, 0.0]]), torch.tensor([[True, False, True, False, False]])
     obs = Observations(y.repeat(500, 1), seen.repeat(500, 1))
     normals = generator_normals(torch.Generator().manual_seed(0))
-    x = posterior.draw(obs, 20, normals, posterior.source(obs, refine, normals)).flatten(0, 1)
+    x = posterior.draw(obs, 20, normals, posterior.source(obs, n_candidates, normals)).flatten(0, 1)
     known, total = seen[0], torch.from_numpy(covariance).float()
     gain = total[:, known] @ torch.linalg.inv(total[known][:, known] + noise**2 * torch.eye(2))
     assert torch.allclose(x.mean(0), gain @ y[0, known], atol=0.05)
@@ -96,7 +96,11 @@ def test_networks_are_kept_where_they_are_better():
 def test_what_a_user_asks_for_is_not_replaced():
     Y, _ = table(150, seed=1)
     short = {"training": TrainingConfig(steps=200, batch_size=64), "random_state": 0, "verbose": 0}
-    for asked in ({"method": "miwae", "members": 2}, {"settings": {"weights": 4}}, {"limits": {0: ("<", -1.0)}}):
+    for asked in (
+        {"method": "miwae", "n_members": 2},
+        {"settings": {"weights": 4}},
+        {"detection_limits": {0: ("<", -1.0)}},
+    ):
         rec = Recoverer(**asked, **short).fit(Y)
         assert not any(isinstance(member.decoder, LinearDecoder) for member in rec.posterior_.each)
 

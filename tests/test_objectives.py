@@ -173,7 +173,7 @@ def test_the_energy_score_of_what_is_hidden():
     """Of one entry it is the CRPS, known in closed form for a Gaussian: here of N(0.5, 0.3^2 + 0.4^2) at 1."""
     posterior = PosteriorLVM(Alike(2, 0.0, 1.0), Alike(1, 0.5, 0.3), GaussianNoise(0.4), conditioned=True)
     obs = Observations(torch.ones(100_000, 1), torch.ones(100_000, 1, dtype=torch.bool))
-    found = Predictive(lambda obs, normals: obs.observed, sharpness=3.0)(posterior, obs, normals())
+    found = Predictive(lambda obs, normals: obs.observed, energy_weight=3.0)(posterior, obs, normals())
     gauss = torch.distributions.Normal(0.0, 1.0)
     one = torch.tensor(1.0)
     crps = 0.5 * ((2 * gauss.cdf(one) - 1) + 2 * gauss.log_prob(one).exp() - np.pi**-0.5)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from unfade.data.encoder import ModelSpace
+from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import SCALINGS, Observations, Scaling, as_observations
 from unfade.errors import InvalidData
 
@@ -59,7 +59,7 @@ def test_scaling_reads_observed_entries_only():
 
 def test_large_offsets_survive_single_precision():
     data = 1e9 + np.random.default_rng(0).normal(size=(100, 2))
-    space = ModelSpace.fit(as_observations(data), "variance")
+    space = FeatureEncoder.fit(as_observations(data), "variance")
     scaled = space.enter(as_observations(data))
     assert abs(scaled.values.std() - 1) < 0.01
 
@@ -72,7 +72,7 @@ def test_unknown_scaling_is_refused():
 def test_model_space_keeps_exact_and_unmodelled_cells():
     data = np.array([[1.0, 7.0, np.nan, 3.0], [2.0, np.nan, np.nan, np.nan], [4.0, 7.0, np.nan, 5.0]])
     obs = as_observations(data)
-    space = ModelSpace.fit(obs, "variance")
+    space = FeatureEncoder.fit(obs, "variance")
     assert space.modelled.tolist() == [True, False, False, True]
     out = space.leave(torch.zeros(3, 2), obs, torch.tensor([True, False]))
     assert out[:, 0].tolist() == [1.0, 2.0, 4.0]  # exact

@@ -17,7 +17,7 @@ OPTIONS = {
     for name, command in typer.main.get_command(cli.app).commands.items()
     if name in ("recover", "diagnose")
 }
-FIT = ("noise", "method", "bounds", "limits", "scaling", "network", "members", "max_steps", "max_seconds")
+FIT = ("noise", "method", "bounds", "detection_limits", "scaling", "network", "n_members", "max_steps", "max_seconds")
 
 
 def effective(name, *others, data="table", **how):
@@ -110,7 +110,7 @@ def folder(tmp_path_factory):
     "options",
     [["--draws", 5], ["--checkpoint-every", 60.0], ["--memory", "2GB"], ["--resume"], ["--std-to", "s"],
      ["--gallery", "g.png"], ["--missing-value", 0], ["--kind", "0=category"], ["--draws-to", "d.npy", "--save", "-"],
-     ["--method", "tae-paper", "--refine", 5]],
+     ["--method", "tae-paper", "--n-candidates", 5]],
     ids=str,
 )  # fmt: skip
 def test_options_without_effect_end_the_command_before_any_work(folder, options):

@@ -67,7 +67,7 @@ def fresh(monkeypatch):
     """Nothing read before, and a schedule of seconds."""
     monkeypatch.setattr(study, "_LOADED", {})
     few = TrainingConfig(steps=3, batch_size=10)
-    tiny = Schedule(few, few, train_rows=60, test_rows=30, scored=10, draws=4, refine=5, classifier_steps=5, votes=3)
+    tiny = Schedule(few, few, train_rows=60, test_rows=30, scored=10, draws=4, n_candidates=5, classifier_steps=5, votes=3)
     monkeypatch.setitem(SCHEDULES, "quick", tiny)
 
 
@@ -245,7 +245,7 @@ def test_scores_are_those_of_the_evaluation(data_dir):
     [posterior] = made.fit("miwae", [made.rows(Setting("mnist", 0.5), "train")[1]], [0])
     found = made.scores(posterior, clean, obs, refined=True)
     some = obs[:10]
-    drawn = torch.cat([v for _, v in draw_blocks(posterior, some, torch.arange(10), 4, seed=1, refine=5)], 1)
+    drawn = torch.cat([v for _, v in draw_blocks(posterior, some, torch.arange(10), 4, seed=1, n_candidates=5)], 1)
     expected = evaluate(drawn, clean[:10].numpy(), some.observed.numpy())
     assert found["CRPS"] == pytest.approx(expected.crps, rel=1e-4)
     assert found["energy score"] == pytest.approx(expected.energy_score, rel=1e-4)

@@ -12,7 +12,7 @@ def fitted():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=list("abc"))
     frame = frame.mask(rng.random(frame.shape) < 0.3)
-    return frame, Recoverer(max_steps=5, members=1, refine=5, random_state=0, verbose=0).fit(frame)
+    return frame, Recoverer(max_steps=5, n_members=1, n_candidates=5, random_state=0, verbose=0).fit(frame)
 
 
 def test_blocks_give_what_the_whole_gives_however_many_workers():

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from unfade.cli import app as cli
 
 __all__ = ["csv"]  # the fixture
-FAST = [*map(str, FAST), "--members", "1"]
+FAST = [*map(str, FAST), "--n-members", "1"]
 
 
 def piped(*arguments, given=b""):

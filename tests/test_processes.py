@@ -25,7 +25,7 @@ table = np.load(sys.argv[1])
 with processes.group():
     assert processes.count() == 2
     keep = Checkpoint(sys.argv[2] + "/kept", every=0)
-    rec = Recoverer(random_state=0, verbose=0, members=2, max_steps=600).fit(table, checkpoint=keep)
+    rec = Recoverer(random_state=0, verbose=0, n_members=2, max_steps=600).fit(table, checkpoint=keep)
     np.save(f"{sys.argv[2]}/draws-{processes.rank()}.npy", rec.sample(table, 50).values)
     print(rec.histories_[0].step)
 threads = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
@@ -61,7 +61,7 @@ def test_two_processes_are_as_good_as_one(data, tmp_path):
     assert done.stdout.count("one of 2 processes") == 2
     draws = [np.load(tmp_path / f"draws-{rank}.npy") for rank in range(2)]
     assert np.array_equal(*draws)
-    alone = Recoverer(random_state=0, verbose=0, members=2, max_steps=600).fit(table).sample(table, 50).values
+    alone = Recoverer(random_state=0, verbose=0, n_members=2, max_steps=600).fit(table).sample(table, 50).values
     assert not np.array_equal(alone, draws[0])
     assert score(draws[0], X, table) < 1.1 * score(alone, X, table)
 
@@ -69,7 +69,7 @@ def test_two_processes_are_as_good_as_one(data, tmp_path):
 def test_the_command_line_writes_once(data, tmp_path):
     pd.DataFrame(data[1], columns=list("abcd")).to_csv(tmp_path / "table.csv", index=False)
     out = tmp_path / "clean.csv"
-    done = torchrun("-m", "unfade", "recover", tmp_path / "table.csv", "-o", out, "--max-steps", "40", "--members", "2")
+    done = torchrun("-m", "unfade", "recover", tmp_path / "table.csv", "-o", out, "--max-steps", "40", "--n-members", "2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("missing cells") == 1
     assert not pd.read_csv(out).isna().any(axis=None)

@@ -47,13 +47,13 @@ def test_lines_count_rows_and_parts(often, capsys):
 def test_a_fit_tells_and_a_silent_one_does_not(often, capsys, tmp_path):
     table = pa.table(dict(zip("abcd", small_table(2000).T, strict=True)))
     for verbose, told in ((1, True), (0, False)):
-        rec = Recoverer(max_steps=100, members=1, random_state=0, verbose=verbose).fit(table)
+        rec = Recoverer(max_steps=100, n_members=1, random_state=0, verbose=verbose).fit(table)
         rec.sample(table, 10)
         said = capsys.readouterr().err
         assert ("recovering: stage 1, step 50 of at most 100" in said) == told
         assert bool(re.search(r"drawing: [\d,]+ of 2,000 rows, about", said)) == told
         write_table(table, tmp_path / "t.parquet")
-        recover_stream(rec, tmp_path / "t.parquet", tmp_path / f"out{verbose}", refine=0)
+        recover_stream(rec, tmp_path / "t.parquet", tmp_path / f"out{verbose}", n_candidates=0)
         said = capsys.readouterr().err
         assert ("writing parts: " in said) == told
         assert "filling" not in said

@@ -94,7 +94,7 @@ def test_pictures_have_dates_and_truth_values_as_such(monkeypatch, tmp_path):
     monkeypatch.setattr(
         Figure, "savefig", lambda self, *args, **kwargs: (figures.append(self), save(self, *args, **kwargs))
     )
-    rec = Recoverer(random_state=0, verbose=0, max_steps=20, members=1).fit(data)
+    rec = Recoverer(random_state=0, verbose=0, max_steps=20, n_members=1).fit(data)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # of the column without values
         rec.report(tmp_path / "report.html", data)

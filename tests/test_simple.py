@@ -88,7 +88,7 @@ def test_no_draw_lies_further_out_than_the_range_of_what_was_observed():
     rng = np.random.default_rng(0)
     Y = rng.normal(size=(60, 3)).cumsum(1)
     Y[rng.random(Y.shape) < 0.4] = np.nan
-    rec = Recoverer(max_steps=1, refine=0, members=1, random_state=0, verbose=0).fit(Y)
+    rec = Recoverer(max_steps=1, n_candidates=0, n_members=1, random_state=0, verbose=0).fit(Y)
     with torch.no_grad():
         rec.posterior_.each[0].decoder.network.layers[-1].bias += 50  # a decoder that went astray
     draws, low, high = rec.sample(Y, 20).values, np.nanmin(Y, 0), np.nanmax(Y, 0)

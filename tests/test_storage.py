@@ -30,7 +30,7 @@ def test_draws_after_loading_are_equal_bit_for_bit(tmp_path, method):
     [
         {"noise": "infer", "method": "tae-paper"},
         {"settings": {"posterior": "bound"}},
-        {"settings": {"posterior": "predictive"}, "refine": 20},
+        {"settings": {"posterior": "predictive"}, "n_candidates": 20},
         {"noise": "learn-shared"},
     ],
 )
@@ -45,9 +45,9 @@ def test_steps_of_different_lengths_are_stored(tmp_path):
     rng = np.random.default_rng(0)
     table = np.stack([rng.integers(0, most, 80) for most in (3, 30)], 1).astype(float)
     table[rng.random(table.shape) < 0.2] = np.nan
-    rec = Recoverer(max_steps=5, members=1, random_state=0, verbose=0).fit(table)
+    rec = Recoverer(max_steps=5, n_members=1, random_state=0, verbose=0).fit(table)
     rec.save(tmp_path / "m")
-    assert sorted(rec.space_.steps) == [0, 1]
+    assert sorted(rec.encoder_.steps) == [0, 1]
     assert np.array_equal(Recoverer.load(tmp_path / "m").sample(table, 2).values, rec.sample(table, 2).values)
 
 
@@ -196,9 +196,9 @@ def _changed(path, target, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda meta: meta["parameters"].update(refine=10**12), "refine must be a whole number from 0 to 10000"),
+        (lambda meta: meta["parameters"].update(n_candidates=10**12), "n_candidates must be a whole number"),
         (lambda meta: meta["parameters"].update(method="magic"), "method must be one of"),
-        (lambda meta: meta["parameters"].update(limits=7), "limits must be a dictionary"),
+        (lambda meta: meta["parameters"].update(detection_limits=7), "detection_limits must be a dictionary"),
         (lambda meta: meta["parameters"].pop("method"), r"parameters has no \['method'\]"),
         (lambda meta: meta["architecture"].update(latent=10**20), "latent must be a whole number"),
         (lambda meta: meta["architecture"].update(width=0), "width must be a finite number"),
@@ -234,4 +234,4 @@ def test_metadata_that_is_no_dictionary_is_refused_in_a_sentence(tmp_path, meta)
 
 def test_more_candidates_than_memory_holds_are_refused(fitted, table):
     with pytest.raises(InvalidData, match="from 0 to 10000, got 1000000000000"):
-        fitted.sample(table, 1, refine=10**12)
+        fitted.sample(table, 1, n_candidates=10**12)

@@ -32,7 +32,7 @@ def fingerprint(rec):
 
 
 def tiny(**settings) -> Recoverer:
-    return Recoverer(max_steps=20, members=1, refine=0, random_state=0, verbose=0, **settings)
+    return Recoverer(max_steps=20, n_members=1, n_candidates=0, random_state=0, verbose=0, **settings)
 
 
 def mixed(rows: int = ROWS, seed: int = 0) -> pa.Table:
@@ -122,7 +122,7 @@ def test_a_saved_model_is_the_same_model(tmp_path, rec):
     rec.save(tmp_path / "model")
     loaded = Recoverer.load(tmp_path / "model")
     assert fingerprint(loaded) == fingerprint(rec)
-    calibrated = replace(loaded.model_, calibration=torch.ones(loaded.space_.features))
+    calibrated = replace(loaded.model_, calibration=torch.ones(loaded.encoder_.features))
     assert calibrated.fingerprint() != fingerprint(rec)
 
 
@@ -169,9 +169,9 @@ def test_a_sample_misses_no_category_nor_the_ends_of_a_column(tmp_path, little_m
     kinds = {column.name: column.kind for column in rec.columns_}
     assert kinds == {
         "id": "passthrough",
-        "a": "number",
-        "b": "number",
-        "n": "number",
+        "a": "continuous",
+        "b": "continuous",
+        "n": "continuous",
         "town": "category",
         "key": "passthrough",
     }
@@ -226,10 +226,10 @@ def test_text_formats_and_marks_are_those_of_the_whole_file(tmp_path, little_mem
         {"money": money, "date": dates, "plain": plain, "code": code, "day": np.arange(rows).astype("datetime64[D]")}
     )
     parquet.write_table(frame, tmp_path / "t.parquet")
-    rec = Recoverer(max_steps=5, refine=0, members=1, missing={"code": [-99]}, random_state=0, verbose=0)
+    rec = Recoverer(max_steps=5, n_candidates=0, n_members=1, missing={"code": [-99]}, random_state=0, verbose=0)
     rec = fit_stream(rec, tmp_path / "t.parquet")
     kinds = {column.name: column.kind for column in rec.columns_}
-    assert kinds == {"money": "number", "date": "date", "plain": "number", "code": "number", "day": "date"}
+    assert kinds == {"money": "continuous", "date": "date", "plain": "continuous", "code": "continuous", "day": "date"}
     assert rec.columns_[0].text.thousands == ","
     assert rec.columns_[1].text.pattern == "%d/%m/%Y"
     recover_stream(rec, tmp_path / "t.parquet", tmp_path / "out")
@@ -249,7 +249,7 @@ def test_detection_limits_outside_the_sample_are_found(tmp_path, little_memory):
     lead[1234] = "<0.5"
     parquet.write_table(pa.table({"lead": lead, "x": rng.normal(size=10_000)}), tmp_path / "t.parquet")
     rec = fit_stream(tiny(), tmp_path / "t.parquet")
-    assert [(column.kind, column.limits) for column in rec.columns_] == [("number", True), ("number", False)]
+    assert [(column.kind, column.censored) for column in rec.columns_] == [("continuous", True), ("continuous", False)]
 
 
 # Recovering
@@ -275,11 +275,11 @@ def test_several_workers_give_the_same(tmp_path, monkeypatch, source, rec):
 
 
 def test_refinement_can_be_chosen(tmp_path, source, rec):
-    recover_stream(rec, source, tmp_path / "out", draws=1, refine=4, clean=False)
+    recover_stream(rec, source, tmp_path / "out", draws=1, n_candidates=4, clean=False)
     found = parquet.read_table(tmp_path / "out" / "draws.parquet")["a"]
-    assert found.equals(rec.sample(mixed(), 1, refine=4, seed=0)[0]["a"])
+    assert found.equals(rec.sample(mixed(), 1, n_candidates=4, seed=0)[0]["a"])
     assert not (tmp_path / "out" / "clean.parquet").exists()
-    assert rec.refine == 0
+    assert rec.n_candidates == 0
 
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
@@ -312,7 +312,7 @@ def test_whole_numbers_that_become_fractions_do_so_in_all_parts(tmp_path, monkey
     rng = np.random.default_rng(0)
     n = [int(v) for v in rng.integers(0, 10**6, 300)] + [None] * 5
     table = pa.table({"n": n, "x": rng.normal(size=305)})
-    rec = tiny(kinds={"n": "number"}).fit(table)
+    rec = tiny(kinds={"n": "continuous"}).fit(table)
     parquet.write_table(table, tmp_path / "t.parquet")
     monkeypatch.setattr(parts, "_part_rows", lambda *_: 64)
     recover_stream(rec, tmp_path / "t.parquet", tmp_path / "out", draws=DRAWS)
@@ -501,7 +501,7 @@ def test_names_that_draws_need_are_refused(tmp_path, rec):
 
 
 def test_settings_are_checked(tmp_path, source, rec):
-    for wrong in ({"draws": -1}, {"draws": 1.5}, {"clean": False}, {"workers": 0}, {"memory": "few"}, {"refine": -1}):
+    for wrong in ({"draws": -1}, {"draws": 1.5}, {"clean": False}, {"workers": 0}, {"memory": "few"}, {"n_candidates": -1}):
         with pytest.raises(InvalidData):
             recover_stream(rec, source, tmp_path / "out", **wrong)
     assert list(tmp_path.iterdir()) == []

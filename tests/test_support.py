@@ -24,7 +24,7 @@ def puberty(rows=400, seed=0):
 def fitted():
     frame = puberty()
     with pytest.warns(DataNotice, match="'stage' was never observed where 'age' is below 8"):
-        rec = Recoverer(max_steps=30, refine=5, members=1, random_state=0, verbose=0).fit(frame)
+        rec = Recoverer(max_steps=30, n_candidates=5, n_members=1, random_state=0, verbose=0).fit(frame)
     return frame, rec
 
 
@@ -97,9 +97,9 @@ def test_a_category_in_which_a_column_was_never_observed_is_named(tmp_path):
     frame = pd.DataFrame({"sex": rng.choice(["F", "M"], 300), "age": rng.normal(size=300), "psa": rng.normal(size=300)})
     frame.loc[(frame["sex"] == "F") | (rng.random(300) < 0.2), "psa"] = np.nan
     with pytest.warns(DataNotice, match="'psa' was never observed where 'sex' is 'F'"):
-        rec = Recoverer(max_steps=5, refine=5, members=1, random_state=0, verbose=0).fit(frame)
+        rec = Recoverer(max_steps=5, n_candidates=5, n_members=1, random_state=0, verbose=0).fit(frame)
     rec.save(tmp_path / "m")
     assert np.array_equal(Recoverer.load(tmp_path / "m").sample(frame, 3).values, rec.sample(frame, 3).values)
     frame["psa"] = rng.normal(size=300)
     frame.loc[rng.random(300) < 0.3, "psa"] = np.nan
-    Recoverer(max_steps=5, refine=5, members=1, random_state=0, verbose=0).fit(frame)  # without a warning
+    Recoverer(max_steps=5, n_candidates=5, n_members=1, random_state=0, verbose=0).fit(frame)  # without a warning

@@ -16,11 +16,11 @@ from sklearn.base import clone
 from torch.distributions import Independent
 
 from unfade import DataNotice, InvalidData, Recoverer
-from unfade.corruption.mixed import Recording, interval_log_mass
+from unfade.corruption.mixed import MixedLikelihood, interval_log_mass
 from unfade.corruption.noise import GaussianNoise
 from unfade.data import containers as tables
 from unfade.data.containers import open_container
-from unfade.data.encoder import ModelSpace
+from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations, as_observations
 from unfade.diagnostics.predictions import held_out
 from unfade.distributions import Cells
@@ -58,13 +58,13 @@ def mixed():
 def test_kinds_are_found(mixed):
     _, container = open_container(mixed)
     kinds = [column.kind for column in container.columns]
-    assert kinds == ["passthrough", "number", "whole", "ordered", "category", "boolean", "date"]
+    assert kinds == ["passthrough", "continuous", "integer", "ordinal", "category", "boolean", "date"]
     assert container.columns[3].categories == ("low", "mid", "high")
     assert container.columns[4].categories == ("Lima", "Oslo", "Rome")
     _, other = open_container(mixed, kinds={"town": "passthrough", "count": "category"})
     assert [column.kind for column in other.columns][2:5:2] == ["category", "passthrough"]
     with pytest.raises(InvalidData, match="cannot be of kind 'number'"):
-        open_container(mixed, kinds={"town": "number"})
+        open_container(mixed, kinds={"town": "continuous"})
     with pytest.raises(InvalidData, match="Kinds of columns are"):
         open_container(mixed, kinds={"town": "city"})
     with pytest.raises(InvalidData, match="which are not there"):
@@ -150,13 +150,13 @@ def test_networks_keep_within_bounds(tmp_path):
     for each in (rec, Recoverer.load(tmp_path / "m.unfade")):
         decoder = each.posterior_.each[0].decoder
         far = 100 * torch.randn(500, each.architecture_.latent, generator=torch.Generator().manual_seed(0))
-        means = each.space_.scaling.undo(decoder(far).base_dist.loc)
+        means = each.encoder_.scaling.undo(decoder(far).base_dist.loc)
         assert means[:, 0].aminmax() == pytest.approx((5, 6), abs=1e-4)
         assert means[:, 1].aminmax() == pytest.approx((0, 10), abs=1e-3)
         assert means[:, 2].min() < -1
         assert means[:, 2].max() > 2
     one = quick(noise=0.1, bounds=(0, 10)).fit(Y)
-    assert torch.equal(one.space_.bounds, torch.tensor([[0.0] * 3, [10.0] * 3]).double())
+    assert torch.equal(one.encoder_.bounds, torch.tensor([[0.0] * 3, [10.0] * 3]).double())
     assert not quick(noise=0.1, bounds={0: (5, None)}).fit(Y).architecture_.bounded
     with pytest.raises(InvalidData, match="needs bounds with both ends"):
         quick(noise=0.1, architecture=Architecture(bounded=True)).fit(Y)
@@ -176,10 +176,10 @@ def test_bounds_far_from_the_data_leave_networks_alone():
     ends = {"near": (-10, 310), "far": (0, 1e6), "stepped": (0, 2), "skewed": (0.001, 1e4)}
     frame["far"] = frame["far"].abs()
     rec = quick(bounds=ends, max_steps=5).fit(frame)
-    found = dict(zip(["near", "far", "stepped", "skewed"], rec.space_.ends.T.isfinite().all(1).tolist(), strict=False))
+    found = dict(zip(["near", "far", "stepped", "skewed"], rec.encoder_.ends.T.isfinite().all(1).tolist(), strict=False))
     assert found == {"near": True, "far": False, "stepped": False, "skewed": False}
-    assert rec.space_.ends.shape == (2, rec.space_.features)
-    assert quick(bounds={"far": (0, 1e6)}, max_steps=5).fit(frame).space_.ends is None
+    assert rec.encoder_.ends.shape == (2, rec.encoder_.features)
+    assert quick(bounds={"far": (0, 1e6)}, max_steps=5).fit(frame).encoder_.ends is None
 
 
 def test_what_is_held_out_may_lie_beyond_the_bounds_by_its_noise():
@@ -229,8 +229,8 @@ def test_bounds_are_kept():
     frame = pd.DataFrame({"n": X[:, 0], "kind": rng.choice(["a", "b", "c", "d"], 60)})
     with pytest.warns(DataNotice, match="outside the bounds"):
         everywhere = quick(bounds=(0, 0.5)).fit(frame)  # of numbers: categories have no ends
-    assert everywhere.space_.bounds[:, 1].isinf().all()
-    assert float(everywhere.space_.bounds[1, 0]) == 0.5
+    assert everywhere.encoder_.bounds[:, 1].isinf().all()
+    assert float(everywhere.encoder_.bounds[1, 0]) == 0.5
 
 
 def test_values_that_occur_are_the_ones_that_are_drawn():
@@ -254,12 +254,12 @@ def test_cells_below_a_detection_limit_are_drawn_below_it():
     error = draws.values[:, below, 0].mean(0) - clean[below, 0]
     assert abs(error.mean()) < 0.15  # the limit itself would be off by .6 on average
     assert np.corrcoef(draws.values[:, below, 0].mean(0), clean[below, 0])[0, 1] > 0.7
-    same = quick(max_steps=800, limits={0: ("<", -0.5)}).fit(np.where(clean < [-0.5, -9], [-0.5, 0], clean))
+    same = quick(max_steps=800, detection_limits={0: ("<", -0.5)}).fit(np.where(clean < [-0.5, -9], [-0.5, 0], clean))
     assert (same.sample(np.where(clean < [-0.5, -9], [-0.5, 0], clean), 5).values[:, below, 0] <= -0.5 + 1e-6).all()
     with pytest.raises(InvalidData, match="no noise on that column"):
         quick(noise=0.1).fit(frame)
     with pytest.raises(InvalidData, match="limits names 5, which is no column"):
-        quick(limits={5: ("<", 1)}).fit(clean)
+        quick(detection_limits={5: ("<", 1)}).fit(clean)
 
 
 def test_interval_masses_add_up():
@@ -276,7 +276,7 @@ def test_interval_masses_add_up():
 def test_draws_follow_what_was_recorded():
     """Stepped cells within their interval; categories by their logits; known ones as they are."""
     edges, points = torch.tensor([-1.0, 1.0]), torch.tensor([-2.0, 0.0, 2.0])
-    recorded = Recording(GaussianNoise(torch.zeros(5)), 5, {0: (edges, points)}, [(2, 5)])
+    recorded = MixedLikelihood(GaussianNoise(torch.zeros(5)), 5, {0: (edges, points)}, [(2, 5)])
     obs = Observations(
         torch.tensor([[0.0, 0.3, 0, 1, 0], [0.0, 0.0, 0, 0, 0]]),
         torch.tensor([[True] * 5, [False] * 5]),
@@ -305,7 +305,7 @@ def test_a_space_goes_there_and_back(mixed):
     array, container = open_container(mixed.drop(columns="key"))
     obs = as_observations(array)
     exact = torch.ones(6, dtype=torch.bool)
-    space = ModelSpace.fit(obs, "variance", exact, {3: 3})
+    space = FeatureEncoder.fit(obs, "variance", exact, {3: 3})
     entered = space.enter(obs)
     assert entered.values.shape == (80, 5 + 3)
     assert entered.low is not None
@@ -317,8 +317,8 @@ def test_a_space_goes_there_and_back(mixed):
 
 
 cells = {
-    "number": st.floats(-1e6, 1e6, allow_nan=False, width=32),
-    "whole": st.integers(-1000, 1000),
+    "continuous": st.floats(-1e6, 1e6, allow_nan=False, width=32),
+    "integer": st.integers(-1000, 1000),
     "boolean": st.booleans(),
     "text": st.sampled_from(["a", "b", "c", "ø"]),
     "date": st.dates(datetime.date(1950, 1, 1), datetime.date(2050, 1, 1)),
@@ -365,8 +365,8 @@ def skewed_table(rows=300):
 
 def test_skewed_positive_columns_are_modelled_by_their_logarithms(tmp_path):
     table, holed = skewed_table()
-    rec = Recoverer(max_steps=300, refine=20, random_state=0, verbose=0).fit(holed)
-    assert rec.space_.scaling.logged.tolist() == [True, False, False]
+    rec = Recoverer(max_steps=300, n_candidates=20, random_state=0, verbose=0).fit(holed)
+    assert rec.encoder_.scaling.logged.tolist() == [True, False, False]
     draws = rec.sample(holed, 20)
     assert (draws.values[..., 0] > 0).all()
     assert draws.values[..., 0].max() < 3 * np.nanmax(holed[:, 0])
@@ -383,15 +383,15 @@ def test_skewed_positive_columns_are_modelled_by_their_logarithms(tmp_path):
 def test_noise_is_in_the_units_of_the_data_so_that_nothing_is_logged():
     _, holed = skewed_table()
     for noise in (5.0, "learn-shared", [1.0, 0.0, 0.0]):
-        rec = Recoverer(noise=noise, max_steps=3, refine=5, random_state=0, verbose=0).fit(holed)
-        assert not rec.space_.scaling.logged[0]
+        rec = Recoverer(noise=noise, max_steps=3, n_candidates=5, random_state=0, verbose=0).fit(holed)
+        assert not rec.encoder_.scaling.logged[0]
 
 
 def test_bounds_of_the_user_hold_on_logarithms_too():
     _, holed = skewed_table()
     low, middle, high = np.nanquantile(holed[:, 0], [0, 0.5, 1])
     with pytest.warns(DataNotice, match="outside the bounds"):
-        rec = Recoverer(bounds={0: (middle, None)}, max_steps=5, refine=5, random_state=0, verbose=0).fit(holed)
+        rec = Recoverer(bounds={0: (middle, None)}, max_steps=5, n_candidates=5, random_state=0, verbose=0).fit(holed)
     drawn = rec.sample(holed, 50).values[:, np.isnan(holed[:, 0]), 0]
     assert drawn.min() == middle
     assert drawn.max() <= high * (high / low) ** 0.1 * (1 + 1e-9)
@@ -533,15 +533,15 @@ def test_limits_and_bounds_are_saved(tmp_path):
     array = np.maximum(rng.normal(size=(80, 3)), -0.5)
     array[::7, 1] = np.nan
     for data, lead in ((array, 0), (pd.DataFrame(array, columns=["lead", "b", "c"]), "lead")):
-        rec = quick(limits={lead: ("<", -0.5)}, bounds={lead: (-3, None)}).fit(data)
+        rec = quick(detection_limits={lead: ("<", -0.5)}, bounds={lead: (-3, None)}).fit(data)
         rec.save(tmp_path / "m")
         again = Recoverer.load(tmp_path / "m")
         assert np.array_equal(np.asarray(again.transform(data)), np.asarray(rec.transform(data)))
         clone(again).fit(data)
-    quick(limits={0: ("<", np.int64(-1))}, bounds={np.int64(1): (-9, 9)}).fit(array).save(tmp_path / "m")
+    quick(detection_limits={0: ("<", np.int64(-1))}, bounds={np.int64(1): (-9, 9)}).fit(array).save(tmp_path / "m")
     for wrong in (0.5, "<5", ("<", "5")):
         with pytest.raises(InvalidData, match="Expected limits such as"):
-            quick(limits={0: wrong}).fit(array)
+            quick(detection_limits={0: wrong}).fit(array)
 
 
 def test_categories_that_a_file_cannot_hold_are_named(tmp_path):
@@ -611,7 +611,9 @@ def test_cells_that_cannot_be_modelled_pass_through_with_a_notice(cells):
         open_container(frame, kinds={"x": "category"})
 
 
-@pytest.mark.parametrize(("kind", "cells"), [("boolean", [1, 2, 1]), ("date", ["01/01/2024", "x", "x"]), ("number", "abc")])
+@pytest.mark.parametrize(
+    ("kind", "cells"), [("boolean", [1, 2, 1]), ("date", ["01/01/2024", "x", "x"]), ("continuous", "abc")]
+)
 def test_kinds_that_a_column_cannot_be_of_are_refused(kind, cells):
     with pytest.raises(InvalidData, match=f"cannot be of kind '{kind}'"):
         open_container(pd.DataFrame({"x": list(cells)}), kinds={"x": kind})
@@ -652,8 +654,8 @@ def test_several_detection_limits_do_not_widen_draws():
     texts = [f"{v:.4f}" if v > end else f"<{end}" for v, end in zip(clean[:, 0], limit, strict=True)]
     frame = pd.DataFrame({"lead": texts, "zinc": clean[:, 1]})
     frame.loc[::6, "lead"] = None
-    rec = Recoverer(members=1, random_state=0, verbose=0, training=TrainingConfig(steps=600)).fit(frame)
-    assert rec.widths_[0] < 1.5  # 2, the most, where limits count as values
+    rec = Recoverer(n_members=1, random_state=0, verbose=0, training=TrainingConfig(steps=600)).fit(frame)
+    assert rec.calibration_scale_[0] < 1.5  # 2, the most, where limits count as values
 
 
 def test_text_with_holes_that_passes_through_is_said():
@@ -682,14 +684,14 @@ def test_nothing_is_drawn_below_a_least_value_of_zero():
     draws = quick().fit(amounts).sample(amounts, 20).values
     assert draws[..., :2].min() == 0
     assert draws[..., 2].min() < 0
-    assert quick(noise=0.1).fit(amounts).space_.bounds.isinf().all()  # what is seen with noise bounds nothing
+    assert quick(noise=0.1).fit(amounts).encoder_.bounds.isinf().all()  # what is seen with noise bounds nothing
 
 
 def test_skewed_whole_numbers_above_zero_are_drawn_above_zero():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"people": np.exp(rng.normal(10, 1.5, 300)).round(), "x": rng.normal(size=300)})
     frame.loc[::5, "people"] = np.nan
-    rec = Recoverer(max_steps=10, members=1, refine=0, random_state=0, verbose=0).fit(frame)
+    rec = Recoverer(max_steps=10, n_members=1, n_candidates=0, random_state=0, verbose=0).fit(frame)
     assert rec.sample(frame, 20).values[..., 0].min() >= 0
 
 

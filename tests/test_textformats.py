@@ -102,10 +102,11 @@ def dirty(n=80, seed=0):
 
 MARKS = {"": ["missing"], "dash": ["-"], "text code": ["-99"], "code": [-99], "big code": [9999]}
 KINDS = {
-    "blank": "number", "point": "number", "dash": "number", "word": "whole", "text code": "number", "code": "whole",
-    "big code": "whole", "one or two": "whole", "truth": "boolean", "money": "number", "thousands": "whole",
-    "weight": "number", "share": "whole", "days": "date", "clock": "time", "moment": "date", "date object": "date",
-    "decimal": "number", "time object": "time", "delta": "duration", "period": "passthrough",
+    "blank": "continuous", "point": "continuous", "dash": "continuous", "word": "integer", "text code": "continuous",
+    "code": "integer", "big code": "integer", "one or two": "integer",
+    "truth": "boolean", "money": "continuous", "thousands": "integer",
+    "weight": "continuous", "share": "integer", "days": "date", "clock": "time", "moment": "date", "date object": "date",
+    "decimal": "continuous", "time object": "time", "delta": "duration", "period": "passthrough",
 }  # fmt: skip
 
 
@@ -131,7 +132,7 @@ def test_every_mark_unit_and_type_goes_through_and_comes_back(library):
     frame = as_frame(cells, library)
     with warnings.catch_warnings(record=True) as notices:
         warnings.simplefilter("always")
-        rec = Recoverer(max_steps=20, refine=5, members=1, missing=MARKS, random_state=0, verbose=0).fit(frame)
+        rec = Recoverer(max_steps=20, n_candidates=5, n_members=1, missing=MARKS, random_state=0, verbose=0).fit(frame)
     period = ["Column 'period': it holds Period objects, which cannot be modelled: it comes back as it is."]
     assert [str(notice.message) for notice in notices] == (period if library == "pandas" else [])
     assert {column.name: column.kind for column in rec.columns_} == {
@@ -159,7 +160,7 @@ def check_form(name, new, there):
         form = find_format(there)
         assert all(form.parse(value) is not None for value in new), name
         assert find_format([*there, *new]) == form, name
-    elif KINDS[name] == "whole":
+    elif KINDS[name] == "integer":
         assert all(float(value).is_integer() for value in new), name
         assert min(there) <= min(new), name
 
@@ -175,7 +176,7 @@ def test_every_mark_and_form_goes_through_the_command_line(tmp_path):
     marks = ["--missing", "missing", "--missing", "-", "--missing", "text code=-99", "--missing", "code=-99"]
     arguments = ["recover", "in.csv", "-o", "out.csv", *marks, "--missing", "big code=9999", "--max-steps", "20"]
     arguments = [str(tmp_path / word) if word.endswith(".csv") else word for word in arguments]
-    result = CliRunner().invoke(app, [*arguments, "--members", "1", "--refine", "5"])
+    result = CliRunner().invoke(app, [*arguments, "--n-members", "1", "--n-candidates", "5"])
     assert result.exit_code == 0, result.output
     assert "note:" not in result.output
     missing = sum(int(holes[name].sum()) for name in texts)
@@ -198,7 +199,7 @@ def raw_cells(path):
 
 def test_a_model_file_keeps_formats_and_marks(tmp_path):
     frame = as_frame(dirty()[0], "pandas").drop(columns="period")
-    rec = Recoverer(max_steps=10, refine=5, members=1, missing=MARKS, random_state=0, verbose=0).fit(frame)
+    rec = Recoverer(max_steps=10, n_candidates=5, n_members=1, missing=MARKS, random_state=0, verbose=0).fit(frame)
     rec.save(tmp_path / "model.unfade")
     again = Recoverer.load(tmp_path / "model.unfade")
     assert again.columns_ == rec.columns_
@@ -228,7 +229,7 @@ def sizes():
     rng = np.random.default_rng(0)
     days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, 80), unit="D")
     frame = pd.DataFrame({"size": rng.normal(70, 5, 80).round(1), "day": days, "x": rng.normal(size=80)})
-    return Recoverer(max_steps=10, members=1, refine=5, random_state=0, verbose=0).fit(
+    return Recoverer(max_steps=10, n_members=1, n_candidates=5, random_state=0, verbose=0).fit(
         frame.mask(rng.random(frame.shape) < 0.1)
     )
 
@@ -254,7 +255,7 @@ def test_values_finer_than_those_of_the_fit_come_back(sizes):
 def test_a_model_of_text_takes_numbers():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"size": [f"{v:.1f} kg" for v in rng.normal(70, 5, 80)], "x": rng.normal(size=80)})
-    rec = Recoverer(max_steps=10, members=1, refine=5, random_state=0, verbose=0).fit(frame)
+    rec = Recoverer(max_steps=10, n_members=1, n_candidates=5, random_state=0, verbose=0).fit(frame)
     filled = rec.transform(pd.DataFrame({"size": [70.5, np.nan], "x": [1.0, 2.0]}))
     assert filled["size"].dtype == float
     assert filled["size"][0] == 70.5
@@ -271,7 +272,7 @@ def test_objects_keep_their_types_and_places():
     }
     frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in cells.items()})
     frame["sparse"] = pd.arrays.SparseArray([*rng.normal(size=59).round(1), np.nan])
-    filled = Recoverer(max_steps=10, members=1, refine=5, random_state=0, verbose=0).fit(frame).transform(frame)
+    filled = Recoverer(max_steps=10, n_members=1, n_candidates=5, random_state=0, verbose=0).fit(frame).transform(frame)
     assert filled.dtypes.equals(frame.dtypes)
     assert filled["decimal"].iloc[-1].as_tuple().exponent == -2
     assert type(filled["delta"].iloc[-1]) is datetime.timedelta

@@ -79,7 +79,7 @@ def test_fitting_and_drawing_are_small_work(two_threads, monkeypatch):
     monkeypatch.setattr("unfade.inference.fit.one_thread", watched)
     monkeypatch.setattr("unfade.inference.fitted_model.one_thread", watched)
     table, used = small_table(60), []
-    rec = Recoverer(max_steps=100, members=2, random_state=0, verbose=0)
+    rec = Recoverer(max_steps=100, n_members=2, random_state=0, verbose=0)
     rec.fit(table, on_step=lambda _: used.append(torch.get_num_threads()) and None)
     rec.transform(table)
     rec.sample(table, 2)
@@ -96,7 +96,7 @@ def test_draws_are_the_same_by_one_thread_and_by_two(two_threads, monkeypatch):
 
     def results():
         rec = Recoverer(noise="learn-shared", max_steps=40, random_state=0, verbose=0).fit(table)
-        return rec.sample(table, 3, refine=100).values, rec.transform(table)
+        return rec.sample(table, 3, n_candidates=100).values, rec.transform(table)
 
     by_one = results()
     monkeypatch.setattr(threads, "SMALL", 0)

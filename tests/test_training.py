@@ -148,8 +148,8 @@ def test_batches_see_every_row_once_a_pass():
 def test_training_ends_where_held_out_cells_get_worse():
     _, _, obs = make(60)
     wide = Architecture(latent=8, hidden=(64, 64))
-    t = Task(obs, GaussianNoise(0.01), wide, TrainingConfig(steps=3000), seed=0, refine=20)
-    watched = train_watched([Run(t.posterior(), MIWAE(5), obs, t.training)], refine=20)
+    t = Task(obs, GaussianNoise(0.01), wide, TrainingConfig(steps=3000), seed=0, n_candidates=20)
+    watched = train_watched([Run(t.posterior(), MIWAE(5), obs, t.training)], n_candidates=20)
     [[first, settled]], steps = watched.histories, watched.steps
     assert first.steps[-1] < 2500
     assert settled.steps[-1] < steps < first.steps[-1]

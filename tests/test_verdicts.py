@@ -94,7 +94,7 @@ def test_missingness_that_follows_a_category_is_found():
     rng = np.random.default_rng(0)
     table = np.column_stack([rng.integers(0, 2, 400), rng.normal(size=(400, 2))])
     table[table[:, 0] == 0, 2] = np.nan  # measured in men alone
-    kinds = (Column("sex", "category", ("F", "M")), Column("x", "number"), Column("psa", "number"))
+    kinds = (Column("sex", "category", ("F", "M")), Column("x", "continuous"), Column("psa", "continuous"))
     (link,) = missing_links(HeldOut(np.array([0]), np.array([1]), table[:1, 1], table[:1, :1], table, kinds))
     assert (link.column, link.where) == ("psa", "'sex' is 'F'")
     assert link.shift > 1
@@ -175,7 +175,7 @@ def test_held_out_cells_are_the_users_own(fitted):
 
 def test_recalibration_widens_draws_and_nothing_else(fitted):
     rec, frame = fitted
-    kept = rec.widths_
+    kept = rec.calibration_scale_
     draws = []
     for calibration in (None, torch.full_like(kept, 1.5)):
         draws.append(replace(rec.model_, calibration=calibration).sample(frame, 400).values)
@@ -190,6 +190,6 @@ def test_no_draw_leaves_its_detection_limit():
     rng = np.random.default_rng(0)
     lead = np.exp(rng.normal(size=200))
     frame = pd.DataFrame({"lead": lead, "other": np.log(lead) + 0.3 * rng.normal(size=200)})
-    rec = Recoverer(limits={"lead": ("<", 0.6)}, max_steps=50, random_state=0, verbose=0).fit(frame)
+    rec = Recoverer(detection_limits={"lead": ("<", 0.6)}, max_steps=50, random_state=0, verbose=0).fit(frame)
     below, model = lead <= 0.6, replace(rec.model_, calibration=torch.full((2,), 2.0))
     assert (model.sample(frame, 50).values[:, below, 0] <= 0.6 + 1e-6).all()

@@ -161,8 +161,8 @@ TOY_METHODS = {  # name: (recoverer, candidates); networks, steps and number of 
     "MIWAE": (Recoverer("miwae"), 0),
     "TAE as printed": (Recoverer("tae-paper", training=TrainingConfig(learning_rate=5e-4)), 0),
     "unfade": (Recoverer("tae", settings={"weights": 20}), 0),
-    "MIWAE, refine=500": (Recoverer("miwae"), 500),
-    "unfade, refine=500": (Recoverer("tae", settings={"weights": 20}), 500),
+    "MIWAE, n_candidates=500": (Recoverer("miwae"), 500),
+    "unfade, n_candidates=500": (Recoverer("tae", settings={"weights": 20}), 500),
 }
 
 
@@ -182,7 +182,7 @@ def toy(folder: Path, seed: int = 0, verbose: int = 1) -> Shown:
         if method.method not in fitted:
             rec = clone(method).set_params(noise=ring.noise, random_state=seed, max_steps=TOY_STEPS, verbose=verbose)
             fitted[method.method] = rec.set_params(architecture=TOY_NETWORKS).fit(observed)
-        drawn[name] = fitted[method.method].sample(points, n_draws=1000, refine=candidates).values
+        drawn[name] = fitted[method.method].sample(points, n_draws=1000, n_candidates=candidates).values
         distances = [
             energy_distance(torch.from_numpy(drawn[name][:, i]).float(), exact[i].float()) for i in range(len(points))
         ]

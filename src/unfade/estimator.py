@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unfade.data.containers import Column, Missing
 from unfade.data.dataset import Dataset, read
-from unfade.data.encoder import ModelSpace
+from unfade.data.encoder import FeatureEncoder
 from unfade.data.options import Bounds
 from unfade.data.support_gaps import SupportGap
 from unfade.diagnostics import checks, predictions, report
@@ -26,6 +26,7 @@ from unfade.methods.parameters import Parameters
 from unfade.methods.plan import Plan
 from unfade.models.architectures import AnyArchitecture
 from unfade.models.latent_variable import Ensemble
+from unfade.renamed import ATTRIBUTES, PARAMETERS, present_values, renamed, takes_old_names
 from unfade.training.checkpoints import Checkpoint
 from unfade.training.loop import History, OnStep, TrainingConfig
 
@@ -46,8 +47,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         sd = a + b x^2 for data of one unit, as of depth sensors. "infer" (`tae-paper` only): one level per sample,
         q(beta|z,y,alpha).
     kinds : dict or None
-        Kinds of columns of a frame by name, where they are not as found: "number", "whole", "boolean", "date", "time",
-        "duration", "ordered", "category", or "passthrough" (comes back as it is, unused).
+        Kinds of columns of a frame by name, where they are not as found: "continuous", "integer", "boolean",
+        "date", "time", "duration", "ordinal", "category", or "passthrough" (comes back as it is, unused).
     missing : list or dict or None
         Values of a frame that stand for missing ones, in all columns or by column: ``[-99, "refused"]``,
         ``{"age": [-99]}`` (the name "": all columns). Null and NaN always do; blank cells and a single point
@@ -60,8 +61,8 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Least and largest value of columns, by name (or number, for arrays): ``{"age": (0, 120)}``; or one pair for all
         numbers (no dates and categories), as of images: ``(0, 1)``. Never broken by a draw. Where both ends are known and
         not far from the data, fully connected networks that are chosen here keep within them too.
-    limits : dict or None
-        Detection limits of columns: with ``{"lead": ("<", 0.5)}`` all that is known of values up to 0.5 is that
+    detection_limits : dict or None
+        Detection detection_limits of columns: with ``{"lead": ("<", 0.5)}`` all that is known of values up to 0.5 is that
         they lie below it. In frames, cells such as ``<0.5`` say it themselves.
     scaling : {"auto", "variance", "interval", "joint-variance", "joint-interval"} or None
         How entries are brought to model space: by column, or jointly where all share a unit (images). "auto": by
@@ -69,17 +70,17 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     network : {"auto", "full", "conv", "conv-large"}
         Fully connected networks, or for images (samples, height, width[, channels]) convolutional ones: those of the
         paper, or stronger ones. "auto": the strong ones for images of 12 x 12 pixels or more with method "tae" (unless
-        `settings` or `refine` are given), and of more than 64 x 64 with any; else fully connected.
-    members : "auto" or int
+        `settings` or `n_candidates` are given), and of more than 64 x 64 with any; else fully connected.
+    n_members : "auto" or int
         Posteriors that are trained side by side and whose draws are taken in turn. "auto": with method "tae" four
         for tables of up to 64 columns (a category counts once for each of its values), else one. Where there are several,
         method "tae" also tries a linear model, and takes it in their place if it predicts held-out cells as well, unless
         `architecture` or `settings` are given.
-    recalibrate : bool
+    calibrate : bool
         Whether draws are made wider (or narrower) about their mean, by as much as the cells that training held out ask
         for: networks tend to be too sure. Observed cells, categories and columns of a handful of values are left as
         they are, and so is all where training holds nothing out (`max_steps`, method "tae-paper").
-    refine : "auto" or int
+    n_candidates : "auto" or int
         Candidates of z that a draw is chosen from by its weight; 0 for plain draws. "auto": 200 for methods "tae" and
         "miwae", none for "tae" with more than 64 numbers a sample, for the other methods and for convolutional networks.
     max_steps : int or None
@@ -114,9 +115,9 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     plan_ : Plan
         What was decided before training. Print it.
     posterior_ : Ensemble
-    space_ : ModelSpace
+    encoder_ : FeatureEncoder
     histories_ : tuple of History, one per stage
-    widths_ : Tensor or None
+    calibration_scale_ : Tensor or None
         Calibration scale of each feature, (features,).
     support_gaps_ : tuple of SupportGap
         Missing cells outside the support of the observed ones, which no held-out cell can judge.
@@ -137,6 +138,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     True
     """
 
+    @takes_old_names
     def __init__(
         self,
         method: str = "tae",
@@ -146,12 +148,12 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         missing: Missing | None = None,
         fill: str = "mean",
         bounds: Bounds | None = None,
-        limits: dict[Any, tuple[str, float]] | None = None,
+        detection_limits: dict[Any, tuple[str, float]] | None = None,
         scaling: str | None = "auto",
         network: str = "auto",
-        members: int | str = "auto",
-        recalibrate: bool = True,
-        refine: int | str = "auto",
+        n_members: int | str = "auto",
+        calibrate: bool = True,
+        n_candidates: int | str = "auto",
         max_steps: int | None = None,
         max_seconds: float | None = None,
         architecture: AnyArchitecture | None = None,
@@ -167,12 +169,12 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.missing = missing
         self.fill = fill
         self.bounds = bounds
-        self.limits = limits
+        self.detection_limits = detection_limits
         self.scaling = scaling
         self.network = network
-        self.members = members
-        self.recalibrate = recalibrate
-        self.refine = refine
+        self.n_members = n_members
+        self.calibrate = calibrate
+        self.n_candidates = n_candidates
         self.max_steps = max_steps
         self.max_seconds = max_seconds
         self.architecture = architecture
@@ -218,12 +220,13 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         data = self._read(X)
         return self.model_.transform(data)
 
+    @takes_old_names
     def sample(
         self,
         X: Any,
         n_draws: int = 50,
         *,
-        refine: int | str | None = None,
+        n_candidates: int | str | None = None,
         seed: int | None = None,
         row_ids: Sequence[int] | None = None,
         out: np.ndarray | None = None,
@@ -237,12 +240,12 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ----------
         X : data of the kind of the fit's
         n_draws : how many completed data sets
-        refine : in place of the estimator's
+        n_candidates : in place of the estimator's
         seed, row_ids : on which random numbers depend
         out : an array or memory map of shape (n_draws, *X.shape) to write the draws into
         """
         data = self._read(X)
-        return self.model_.sample(data, n_draws, refine=refine, seed=seed, row_ids=row_ids, out=out)
+        return self.model_.sample(data, n_draws, n_candidates=n_candidates, seed=seed, row_ids=row_ids, out=out)
 
     def diagnose(self, X: Any) -> checks.Diagnosis:
         """Judge how far to trust what comes back, without the truth. X: the data of the fit. Print it."""
@@ -259,10 +262,10 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         seed = self._fitted.seed if hasattr(self, "_fitted") else 0
         return predictions.compare(self.parameters(), X, n_draws=n_draws, seed=seed)
 
-    def surprises(self, X: Any, most: int = 20) -> list[predictions.Surprise]:
+    def outliers(self, X: Any, most: int = 20) -> list[predictions.Outlier]:
         """List observed cells that are hard to believe given the rest of their rows, most surprising first."""
         check_is_fitted(self)
-        return predictions.surprises(self.model_, X, most, seed=self.seed_)
+        return predictions.outliers(self.model_, X, most, seed=self.seed_)
 
     def noise_report(self, X: Any) -> list[predictions.ColumnNoise]:
         """Give for each column of numbers its noise level, an interval, and whether the data can tell it. Print each."""
@@ -290,14 +293,14 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def parameters(self) -> Parameters:
         """Give the parameters, checked."""
-        parameters = Parameters(**self.get_params(deep=False))
+        parameters = Parameters(**present_values(self.get_params(deep=False)))
         parameters.check()
         return parameters
 
     @property
     def model_(self) -> FittedModel:
         """What the fit found, with the parameters that bear on draws as they are now."""
-        options = {name: getattr(self, name) for name in ("fill", "refine", "limits", "device", "verbose")}
+        options = {name: getattr(self, name) for name in ("fill", "n_candidates", "detection_limits", "device", "verbose")}
         return self._fitted.with_options(**options)
 
     def _read(self, X: Any) -> Dataset:
@@ -305,7 +308,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         model = self.model_
         if model.columns is None or not hasattr(X, "columns"):
-            self._record(read(X, model.columns, limits=self.limits), reset=False)
+            self._record(read(X, model.columns, detection_limits=self.detection_limits), reset=False)
         return model.read(X)
 
     def _record(self, data: Dataset, reset: bool) -> None:
@@ -315,6 +318,15 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             validate_data(self, seen, reset=reset, skip_check_array=True)
         except ValueError as error:
             raise InvalidData(f"{str(error).strip()} Give the columns that the model was fitted on.") from None
+
+    def set_params(self, **params: Any) -> "Recoverer":
+        """Set parameters, as scikit-learn does."""
+        return super().set_params(**{renamed(PARAMETERS, name, "parameter"): value for name, value in params.items()})
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ATTRIBUTES:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self, renamed(ATTRIBUTES, name, "attribute"))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -346,7 +358,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self.model_.columns
 
     @property
-    def space_(self) -> ModelSpace:
+    def encoder_(self) -> FeatureEncoder:
         """See the class."""
         return self.model_.encoder
 
@@ -371,7 +383,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self.model_.interrupted
 
     @property
-    def widths_(self) -> Tensor | None:
+    def calibration_scale_(self) -> Tensor | None:
         """See the class."""
         return self.model_.calibration
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from unfade.errors import InvalidFile
 
-FORMAT = 1
+FORMAT = 2
 DRAFT = ".unfade-"  # how the names of unfinished files begin
 
 

@@ -19,13 +19,13 @@ from unfade.app.work import ColumnFacts, Job, Loaded, Result, Settings, lasting,
 from unfade.errors import UnfadeError
 
 KINDS = {
-    "number": "number",
-    "whole": "whole number",
+    "continuous": "number",
+    "integer": "whole number",
     "boolean": "yes or no",
     "date": "date",
     "time": "time of day",
     "duration": "duration",
-    "ordered": "category with an order",
+    "ordinal": "category with an order",
     "category": "category",
     "passthrough": "left out, passes through",
 }

@@ -156,7 +156,7 @@ def _described(name: str, ending: str, table: Any) -> Loaded:
     if isinstance(table, np.ndarray):
         holes = np.isnan(np.asarray(table, dtype=float))
         by_column = holes.sum(0) if table.ndim == 2 else ()
-        columns = tuple(ColumnFacts(str(i), "number", int(count)) for i, count in enumerate(by_column))
+        columns = tuple(ColumnFacts(str(i), "continuous", int(count)) for i, count in enumerate(by_column))
         return Loaded(name, ending, table, columns, holes.size, int(holes.sum()))
     columns = tuple(_facts(table, column) for column in table.column_names)
     return Loaded(name, ending, table, columns, len(table) * len(columns), sum(c.missing for c in columns))

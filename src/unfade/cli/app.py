@@ -21,12 +21,22 @@ from unfade import __version__
 from unfade.cli.commands import Output, Recovery, check_report, fitted
 from unfade.cli.options import Asked, check, option_name
 from unfade.errors import InvalidData, TrainingFailed, UnfadeError
+from unfade.renamed import OPTIONS
+
+
+def _present_option(name: str) -> str:
+    """The present name of an option, with a note where an old one is given."""
+    if name in OPTIONS:
+        typer.echo(f"note: the option --{name} is called --{OPTIONS[name]} now", err=True)
+    return OPTIONS.get(name, name)
+
 
 app = typer.Typer(
     help="Recover the clean data behind incomplete, noisy observations, as a distribution.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"token_normalize_func": _present_option},
 )
 EXIT_UNEXPECTED, EXIT_DATA, EXIT_TRAINING, EXIT_INTERRUPTED = 1, 3, 4, 130
 
@@ -138,7 +148,9 @@ Noise = Annotated[
 Method = Annotated[str, typer.Option(help="tae, mvae, miwae or tae-paper (slow: 500,000 steps).")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Kind of a column: zip=category or note=passthrough.")]
 Bounds = Annotated[list[str] | None, typer.Option(help="Least and largest value of a column, age=0:120, or of all, 0:1.")]
-Limits = Annotated[list[str] | None, typer.Option("--limit", help="Detection limit of a column: 'lead<0.5'.")]
+DetectionLimits = Annotated[
+    list[str] | None, typer.Option("--detection-limit", help="Detection limit of a column: 'lead<0.5'.")
+]
 Marks = Annotated[
     list[str] | None,
     typer.Option("--missing", help="Value that stands for missing ones: -99 (in all columns) or age=-99; may be repeated."),
@@ -186,10 +198,10 @@ def recover(
     missing: Marks = None,
     fill: Fill = None,
     bounds: Bounds = None,
-    limits: Limits = None,
+    detection_limits: DetectionLimits = None,
     scaling: Scale = "auto",
     network: Network = "auto",
-    members: Members = None,
+    n_members: Members = None,
     draws: Annotated[
         int | None, typer.Option(help="Number of draws for --draws-to (20; 8 of images), or into a folder (none).")
     ] = None,
@@ -211,7 +223,9 @@ def recover(
     ] = None,
     checkpoint_every: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 60.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from what a stopped run has left.")] = False,
-    refine: Annotated[int | None, typer.Option(help="Proposals a draw is resampled from; 0: plain draws, faster.")] = None,
+    n_candidates: Annotated[
+        int | None, typer.Option(help="Proposals a draw is resampled from; 0: plain draws, faster.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be trained and how long it takes; write nothing.")
     ] = False,
@@ -229,12 +243,13 @@ def recover(
         if draws is not None and draws < 1:
             raise InvalidData(f"--draws must be at least 1, got {draws}.")
         how = _how(
-            seed, method, noise, kinds, bounds, limits, scaling, network, members, max_steps, max_seconds, missing
+            seed, method, noise, kinds, bounds, detection_limits, scaling, network, n_members, max_steps, max_seconds,
+            missing,
         )  # fmt: skip
         keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
         job = Recovery(
             out, data, output, how, seed, draws, draws_to, std_to, missing_value, gallery, report, model, save, memory,
-            keeper, resume, refine, fill, dry_run,
+            keeper, resume, n_candidates, fill, dry_run,
         )  # fmt: skip
         interrupted = job.run()
     if interrupted:
@@ -250,10 +265,10 @@ def diagnose(
     kinds: Kinds = None,
     missing: Marks = None,
     bounds: Bounds = None,
-    limits: Limits = None,
+    detection_limits: DetectionLimits = None,
     scaling: Scale = "auto",
     network: Network = "auto",
-    members: Members = None,
+    n_members: Members = None,
     report: Annotated[Path | None, typer.Option(help="The same as a page (.html), with pictures.")] = None,
     model: Model = None,
     seed: Seed = 0,
@@ -274,7 +289,8 @@ def diagnose(
         if rule is not None:
             out.say(f"{data}: {len(table)} images; pixels missing: {rule}")
         how = _how(
-            seed, method, noise, kinds, bounds, limits, scaling, network, members, max_steps, max_seconds, missing
+            seed, method, noise, kinds, bounds, detection_limits, scaling, network, n_members, max_steps, max_seconds,
+            missing,
         )  # fmt: skip
         rec = fitted(out, lambda rec: rec.fit(table), model, how)
         found = rec.diagnose(table)
@@ -294,10 +310,10 @@ def _how(
     noise: str = "none",
     kinds: list[str] | None = None,
     bounds: list[str] | None = None,
-    limits: list[str] | None = None,
+    detection_limits: list[str] | None = None,
     scaling: str = "auto",
     network: str = "auto",
-    members: int | None = None,
+    n_members: int | None = None,
     max_steps: int | None = None,
     max_seconds: float | None = None,
     missing: list[str] | None = None,
@@ -309,10 +325,10 @@ def _how(
         "kinds": dict(_split(text, "=", "--kind", "zip=category") for text in kinds or ()) or None,
         "missing": _marks(missing or ()),
         "bounds": _bounds(bounds or ()),
-        "limits": dict(map(_limit, limits or ())) or None,
+        "detection_limits": dict(map(_limit, detection_limits or ())) or None,
         "scaling": None if scaling == "none" else scaling,
         "network": network,
-        "members": members or "auto",
+        "n_members": n_members or "auto",
         "max_steps": max_steps,
         "max_seconds": max_seconds,
         "random_state": seed,
@@ -434,11 +450,11 @@ def _marks(texts: Sequence[str]) -> dict[str, list[str]] | None:
 
 def _limit(text: str) -> tuple[str, tuple[str, float]]:
     sign = "<" if "<" in text else ">"
-    name, level = _split(text, sign, "--limit", "lead<0.5 or height>200")
+    name, level = _split(text, sign, "--detection-limit", "lead<0.5 or height>200")
     try:
         return name, (sign, float(level))
     except ValueError:
-        raise InvalidData(f"--limit takes lead<0.5 or height>200, got {text!r}.") from None
+        raise InvalidData(f"--detection-limit takes lead<0.5 or height>200, got {text!r}.") from None
 
 
 def main() -> None:

@@ -69,7 +69,7 @@ class Recovery:
     memory: str
     checkpoint: Checkpoint | None
     resume: bool
-    refine: int | None
+    n_candidates: int | None
     fill: str | None
     dry_run: bool = False
 
@@ -179,7 +179,7 @@ class Recovery:
             if path is not None:
                 rec.save(path)
         recover_stream(
-            rec, self.data, self.output, self.draws or 0, self.refine, self.seed, self.memory, resume=self.resume
+            rec, self.data, self.output, self.draws or 0, self.n_candidates, self.seed, self.memory, resume=self.resume
         )
         for left in self.output.parent.glob(f".{escape(self.output.name)}-*.fitted"):  # also of runs begun otherwise
             left.unlink()
@@ -239,7 +239,7 @@ class Recovery:
         return self.model is None and bool(rec.interrupted_)
 
     def _fitted(self, fit: Callable[[Any], Any]) -> Any:
-        said = {"fill": self.fill, "refine": self.refine}  # of what is done with a model, fitted here or before
+        said = {"fill": self.fill, "n_candidates": self.n_candidates}  # of what is done with a model, fitted here or before
         chosen = {name: value for name, value in said.items() if value is not None}
         if self.model is None:  # told before the fit, which refuses what it cannot do
             return fitted(self.out, fit, None, {**self.how, **chosen})
@@ -263,7 +263,7 @@ class Recovery:
         if self.how["noise"] is not None or count_missing(table):
             return False
         said = Recoverer(**self.how).parameters()
-        data = read(table, None, said.kinds, said.missing, said.limits)
+        data = read(table, None, said.kinds, said.missing, said.detection_limits)
         without_extremes(data.obs, data.columns)
         warn_passthrough_with_missing(data.container, said.kinds)
         return bool(data.obs.observed.all()) and not bool(data.obs.within().any())

@@ -50,15 +50,15 @@ _FIT = [
     "kinds",
     "missing",
     "bounds",
-    "limits",
+    "detection_limits",
     "scaling",
     "network",
-    "members",
+    "n_members",
     "max_steps",
     "max_seconds",
 ]
 ALWAYS = frozenset(
-    ("data", "model", "save", "refine", "fill", "dry_run", "quiet", "debug")
+    ("data", "model", "save", "n_candidates", "fill", "dry_run", "quiet", "debug")
 )  # options that have an effect wherever they can be given
 RULES: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(_FIT, (_FITTED,)),
@@ -138,4 +138,6 @@ def check(asked: Asked) -> list[str]:
 
 def option_name(parameter: str) -> str:
     """The option of a parameter, as it is given."""
-    return {"kinds": "--kind", "limits": "--limit", "as_json": "--json"}.get(parameter, f"--{parameter.replace('_', '-')}")
+    return {"kinds": "--kind", "detection_limits": "--detection-limit", "as_json": "--json"}.get(
+        parameter, f"--{parameter.replace('_', '-')}"
+    )

@@ -15,7 +15,7 @@ from torch.distributions import Independent
 from torch.nn.functional import logsigmoid
 
 from unfade.corruption.noise import Corruption, GaussianNoise, GrowingNoise
-from unfade.data.encoder import ModelSpace
+from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations
 from unfade.data.options import LEARN, noise_levels
 from unfade.distributions import Cells
@@ -40,7 +40,7 @@ def interval_log_mass(low: Tensor, high: Tensor) -> Tensor:
     return logsigmoid(high) + logsigmoid(-low) + torch.log(inside.clamp(min=torch.finfo(inside.dtype).tiny))
 
 
-class RecordedCells(Cells):
+class MixedCells(Cells):
     """Entries of a table's row: Gaussian or logistic numbers, some within an interval or known; categories in groups.
 
     stepped: which features are logistic, (features,); members: the features of each category, (categories, most),
@@ -75,7 +75,7 @@ class RecordedCells(Cells):
         return (self.loc + scale * inside.logit()).clamp(*bounds)
 
 
-class Recording(Corruption):
+class MixedLikelihood(Corruption):
     """Cells of a table: missing or seen; numbers with Gaussian noise or without, within intervals, categories.
 
     noise: on the numbers; none on stepped features and categories. steps: for each stepped feature where one
@@ -195,7 +195,7 @@ class Recording(Corruption):
     def _recorded(self, obs: Observations, clean: Independent) -> Independent:
         base = clean.base_dist
         known = obs.observed & ~self.number & ~self.stepped
-        cells = RecordedCells(base.loc, base.scale, obs, known, self.stepped, self.members)
+        cells = MixedCells(base.loc, base.scale, obs, known, self.stepped, self.members)
         return Independent(cells, clean.reinterpreted_batch_ndims, validate_args=False)
 
 
@@ -206,7 +206,7 @@ def _padded(rows: list[Tensor]) -> Tensor:
     return torch.stack(padded) if padded else torch.zeros(0, 0)
 
 
-def recording(noise: Any, space: ModelSpace, sure: Tensor | None = None) -> GaussianNoise | Recording:
+def recording(noise: Any, space: FeatureEncoder, sure: Tensor | None = None) -> GaussianNoise | MixedLikelihood:
     """The corruption that a user's `noise` means in model space: None, a number, one a column, or one of LEARNED.
 
     sure: entries that noise is not meant of, unless it is said column by column.
@@ -238,4 +238,4 @@ def recording(noise: Any, space: ModelSpace, sure: Tensor | None = None) -> Gaus
         gaussian = GaussianNoise(torch.where(learn, 0.8 * space.spread, level), learn=learn, exact=exact)
     else:
         gaussian = GaussianNoise(torch.cat([(std[space.numbers] / space.scale).float(), others]), exact=exact)
-    return gaussian if space.plain else Recording(gaussian, space.features, space.model_steps(), space.groups)
+    return gaussian if space.plain else MixedLikelihood(gaussian, space.features, space.model_steps(), space.groups)

@@ -8,7 +8,6 @@ read as numbers, dates or times if all its cells have one format (see `text_form
 import datetime
 import re
 import shlex
-import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from unfade.data.observations import Observations
 from unfade.data.text_formats import TextFormat, find_format, is_blank, odd_words
 from unfade.errors import InvalidData
 
-KINDS = ("number", "whole", "boolean", "date", "time", "duration", "ordered", "category", "passthrough")
+KINDS = ("continuous", "integer", "boolean", "date", "time", "duration", "ordinal", "category", "passthrough")
 TEMPORAL = ("date", "time", "duration")
 Missing = Sequence[Any] | dict[str, Any]  # values that stand for missing ones, of all columns, or by column ("": all)
 LIMIT = re.compile(r"\s*([<>])=?\s*([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*")
@@ -33,7 +32,7 @@ NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 class Column:
     """A column of a frame: its name, one of KINDS, and the values of a category in their order.
 
-    limits: whether it is text that holds detection limits such as <0.5; text: the format of other text that is read as
+    censored: whether it is text that holds detection limits such as <0.5; text: the format of other text that is read as
     numbers, dates or times; missing: values that stand for missing ones; step: the resolution of dates, times and
     durations, in microseconds; reason: why it was not taken for what it may be, in words.
     """
@@ -41,7 +40,7 @@ class Column:
     name: str
     kind: str
     categories: tuple[Any, ...] = ()
-    limits: bool = False
+    censored: bool = False
     text: TextFormat | None = None
     missing: tuple[Any, ...] = ()
     step: float = 1.0
@@ -50,12 +49,12 @@ class Column:
     @property
     def discrete(self) -> bool:
         """Whether a mean of its codes is no code."""
-        return self.kind in ("boolean", "ordered", "category")
+        return self.kind in ("boolean", "ordinal", "category")
 
     @property
     def unit(self) -> float:
         """The distance between values that the column can hold: 0 where it holds any number."""
-        return 0.0 if self.kind == "number" else self.step if self.kind in TEMPORAL else 1.0
+        return 0.0 if self.kind == "continuous" else self.step if self.kind in TEMPORAL else 1.0
 
 
 @dataclass(frozen=True)
@@ -165,13 +164,13 @@ def take(data: Any, rows: np.ndarray) -> Any:
 
 def detection_limits(data: Any, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray] | None:
     """Low and high ends of every cell, infinite where it is not limited; None where no column holds limits."""
-    if not any(column.limits for column in columns):
+    if not any(column.censored for column in columns):
         return None
     frame = _named(data)
     low = np.full((len(frame), len(columns)), -np.inf)
     high = np.full((len(frame), len(columns)), np.inf)
     for i, column in enumerate(columns):
-        for row, text in enumerate(frame[column.name].to_list() if column.limits else ()):
+        for row, text in enumerate(frame[column.name].to_list() if column.censored else ()):
             if text is not None and (match := LIMIT.fullmatch(str(text))):
                 (high if match[1] == "<" else low)[row, i] = float(match[2])
     return low, high
@@ -216,30 +215,29 @@ def marks_of(missing: Missing | None, name: str) -> tuple[Any, ...]:
 
 def _found(series: Any, name: str, kind: str | None, missing: tuple[Any, ...] = ()) -> Column:
     """What a column is, from its dtype and values, unless its kind is given."""
-    if kind == "excluded":
-        warnings.warn("The kind 'excluded' is called 'passthrough' now.", FutureWarning, stacklevel=6)
-        kind = "passthrough"
     if kind is not None and kind not in KINDS:
         raise InvalidData(f"Kinds of columns are {', '.join(KINDS)}; got {kind!r} for {name!r}.")
     if kind == "passthrough":  # whatever it holds
         return Column(name, kind)
-    column = _guessed(series, Column(name, "passthrough", missing=missing), as_text=kind in ("ordered", "category"))
+    column = _guessed(series, Column(name, "passthrough", missing=missing), as_text=kind in ("ordinal", "category"))
     if kind in (None, column.kind):
         return column
-    if kind in ("ordered", "category"):
+    if kind in ("ordinal", "category"):
         values = column.categories or _values(series, column)
         if values is None:
             raise _misfit(series, kind)
-        return replace(column, kind=kind, categories=values, limits=False, text=None, reason="")
-    text = column.kind in ("category", "ordered", "passthrough") and not series.dtype.is_numeric()
-    if text and kind in ("number", "whole"):
+        return replace(column, kind=kind, categories=values, censored=False, text=None, reason="")
+    text = column.kind in ("category", "ordinal", "passthrough") and not series.dtype.is_numeric()
+    if text and kind in ("continuous", "integer"):
         found = find_format([value for value in _values(series, column) or () if isinstance(value, str)])
         if found is not None and found.kind == "number":
             return replace(column, kind=kind, categories=(), text=found, reason="")
-    codes = kind == "boolean" and not (column.kind in ("number", "whole") and set(_values(series, column) or ()) <= {0, 1})
-    if text or codes or (column.kind in TEMPORAL and kind in ("number", "whole")):
+    codes = kind == "boolean" and not (
+        column.kind in ("continuous", "integer") and set(_values(series, column) or ()) <= {0, 1}
+    )
+    if text or codes or (column.kind in TEMPORAL and kind in ("continuous", "integer")):
         raise _misfit(series, kind)
-    return replace(column, kind=kind, categories=(), limits=False, reason="")
+    return replace(column, kind=kind, categories=(), censored=False, reason="")
 
 
 def _misfit(series: Any, kind: str) -> InvalidData:
@@ -256,14 +254,14 @@ def _guessed(series: Any, column: Column, as_text: bool = False) -> Column:
     if dtype == nw.Boolean:
         return replace(column, kind="boolean")
     if dtype.is_numeric() or count == 0:
-        return _number(series, column) if count else replace(column, kind="number")
+        return _number(series, column) if count else replace(column, kind="continuous")
     if _holds_dates(series) or dtype in (nw.Time, nw.Duration):
         kind = "time" if dtype == nw.Time else "duration" if dtype == nw.Duration else "date"
         return _with_step(series, replace(column, kind=kind))
     if dtype == nw.Enum or _is_ordered(series):
         known = getattr(dtype, "categories", None)  # of narwhals' Enum
         values = tuple(series.cat.get_categories().to_list() if known is None else known)
-        return replace(column, kind="ordered", categories=values)
+        return replace(column, kind="ordinal", categories=values)
     found = _values(series, column)
     if found is None:
         return replace(column, kind="passthrough", reason=_unusable(series))
@@ -304,7 +302,7 @@ def _unusable(series: Any) -> str:
 
 _OBJECTS: tuple[tuple[tuple[type, ...], str], ...] = (
     ((bool, np.bool_), "boolean"),
-    ((int, float, np.number, Decimal), "number"),
+    ((int, float, np.number, Decimal), "continuous"),
     ((datetime.date, np.datetime64), "date"),
     ((datetime.time,), "time"),
     ((datetime.timedelta, np.timedelta64), "duration"),
@@ -315,8 +313,8 @@ def _of_objects(series: Any, column: Column, values: Sequence[Any]) -> Column | 
     """The column if its values are Python objects of one kind, such as dates or decimal numbers."""
     for types, kind in _OBJECTS:
         if all(isinstance(value, types) for value in values):
-            whole = kind == "number" and all(float(value).is_integer() for value in values)
-            return replace(column, kind="whole" if whole else kind)
+            whole = kind == "continuous" and all(float(value).is_integer() for value in values)
+            return replace(column, kind="integer" if whole else kind)
     return None
 
 
@@ -330,11 +328,11 @@ def _of_text(column: Column, values: Sequence[Any]) -> Column | None:
         return None
     cells = [value for value in values if not is_blank(value)]
     if _limited(cells):
-        return replace(column, kind="number", limits=True)
+        return replace(column, kind="continuous", censored=True)
     found = find_format(cells)
     if found is None or (found.plain and len(cells) == len(values) and not column.missing):
         return None
-    kind = found.kind if found.kind != "number" else "number" if found.decimals else "whole"
+    kind = found.kind if found.kind != "number" else "continuous" if found.decimals else "integer"
     return replace(column, kind=kind, text=found)
 
 
@@ -347,7 +345,7 @@ def _number(series: Any, column: Column) -> Column:
         return replace(column, kind="passthrough")
     if series.dtype.is_integer() and len(finite) and np.abs(finite).max() > 2**53:
         return replace(column, kind="passthrough", reason=_TOO_LARGE)
-    return replace(column, kind="whole" if whole else "number")
+    return replace(column, kind="integer" if whole else "continuous")
 
 
 _TOO_LARGE = "it holds whole numbers above 2^53, which floating point rounds, as ids do: it comes back as it is"
@@ -422,7 +420,7 @@ def _empty(series: Any, column: Column) -> np.ndarray:
         empty = empty | np.isnan(_floats(series))
     if series.dtype.is_numeric():
         return empty | np.isin(_floats(series), as_numbers(column.missing)) if column.missing else empty
-    read = column.kind in ("number", "whole", *TEMPORAL)  # text of such a column is read, blank cells are missing
+    read = column.kind in ("continuous", "integer", *TEMPORAL)  # text of such a column is read, blank cells are missing
     if not (column.missing or (read and _may_hold_text(series))):
         return empty
     marks, numbers = {str(mark).strip() for mark in column.missing}, as_numbers(column.missing)
@@ -444,15 +442,17 @@ def _may_hold_text(series: Any) -> bool:
 
 def _as_written(series: Any, column: Column) -> Column:
     """The column with the format of this very series, which may be text where the fit had numbers, or the reverse."""
-    if column.kind not in ("number", "whole", *TEMPORAL):
+    if column.kind not in ("continuous", "integer", *TEMPORAL):
         return column
     if not _may_hold_text(series):
-        return replace(column, text=None, limits=False)
-    if column.text is not None or column.limits:
+        return replace(column, text=None, censored=False)
+    if column.text is not None or column.censored:
         return column
     texts = [value for value in _values(series, column) or () if isinstance(value, str)]
     found = find_format(texts)
-    alike = found is not None and (found.kind == column.kind or (found.kind == "number" and column.kind == "whole"))
+    alike = found is not None and (
+        found.kind == column.kind or (found.kind == "number" and column.kind in ("continuous", "integer"))
+    )
     return replace(column, text=found) if alike else column
 
 
@@ -498,7 +498,7 @@ def _code(value: Any, column: Column) -> float:
             return code
     elif column.kind in TEMPORAL and not isinstance(value, str):
         return _microseconds(value)
-    limit = LIMIT.fullmatch(value) if column.limits and isinstance(value, str) else None
+    limit = LIMIT.fullmatch(value) if column.censored and isinstance(value, str) else None
     try:
         return float(limit[2] if limit else value)
     except (TypeError, ValueError):
@@ -605,11 +605,11 @@ def value_of(code: float, column: Column, like: Any = None) -> Any:
         return column.text.write(code)
     if column.kind in TEMPORAL:
         return _moment(code, column.kind, like)
-    if column.limits:
+    if column.censored:
         return f"{code:.6g}"
     if isinstance(like, Decimal):
         return _decimal(float(code), max(0, -int(like.as_tuple().exponent)))
-    return int(code) if column.kind == "whole" else float(code)
+    return int(code) if column.kind == "integer" else float(code)
 
 
 def _moment(code: float, kind: str, like: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from unfade.data.containers import Column, Container, Missing, open_container
 from unfade.data.observations import Observations, as_observations
-from unfade.data.options import Limits, with_limits
+from unfade.data.options import DetectionLimits, with_detection_limits
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def read(
     columns: Sequence[Column] | None = None,
     kinds: dict[str, str] | None = None,
     missing: Missing | None = None,
-    limits: Limits | None = None,
+    detection_limits: DetectionLimits | None = None,
 ) -> Dataset:
     """Read data of any kind.
 
@@ -38,7 +38,7 @@ def read(
     ----------
     X : array, tensor or frame of shape (samples, *event)
     columns : columns of an earlier frame, whose kinds and categories hold; None: they are found
-    kinds, missing, limits : as `Recoverer` takes them
+    kinds, missing, detection_limits : as `Recoverer` takes them
     """
     data, container = open_container(X, columns, kinds, missing)
-    return Dataset(with_limits(X, as_observations(data, container.names), container, limits), container)
+    return Dataset(with_detection_limits(X, as_observations(data, container.names), container, detection_limits), container)

@@ -14,7 +14,7 @@ _VALUES = 1000  # values of a stepped entry that are told apart
 
 
 @dataclass(frozen=True)
-class ModelSpace:
+class FeatureEncoder:
     """Entries of the user's data as features of a model.
 
     event_shape: of one sample in the user's data; modelled: which entries the model sees, (entries,); the
@@ -27,7 +27,7 @@ class ModelSpace:
     numbers without noise are modelled by their logarithms, and go a tenth further than what was seen.
 
     >>> from unfade.data.observations import as_observations
-    >>> space = ModelSpace.fit(as_observations([[1.0, 5.0], [3.0, 5.0]]), "variance")
+    >>> space = FeatureEncoder.fit(as_observations([[1.0, 5.0], [3.0, 5.0]]), "variance")
     >>> space.modelled.tolist(), space.fill.tolist()
     ([True, False], [nan, 5.0])
     """
@@ -48,7 +48,7 @@ class ModelSpace:
     def fit(
         cls, obs: Observations, kind: str | None, exact: Tensor | None = None, levels: dict[int, int] | None = None,
         unit: Tensor | None = None, bounds: Tensor | None = None, images: bool = False,
-    ) -> "ModelSpace":  # fmt: skip
+    ) -> "FeatureEncoder":  # fmt: skip
         """From observed entries only; `kind` is one of SCALINGS, or None. exact: entries whose values carry no noise.
 
         images: every entry is modelled, for the others say something about those that were never seen.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from unfade.data.containers import DAY, TEMPORAL, Column, Container, detection_limits
-from unfade.data.encoder import ModelSpace, skewed
+from unfade.data.encoder import FeatureEncoder, skewed
 from unfade.data.observations import Observations, by_columns, variance
 from unfade.errors import DataNotice, InvalidData
 
@@ -39,8 +39,8 @@ def named_noise(noise: Any, names: Sequence[Any], joint: bool, kinds: Sequence[s
             raise InvalidData(f"noise names {name!r}, which is no column. Columns are {list(names)[:10]}.")
         if level != "learn" and not isinstance(level, Real):
             raise InvalidData(f"noise of {name!r} must be a number or 'learn', got {level!r}.")
-        kind = kinds[list(names).index(name)] if kinds else "number"
-        if level and kind in ("boolean", "ordered", "category", "passthrough"):
+        kind = kinds[list(names).index(name)] if kinds else "continuous"
+        if level and kind in ("boolean", "ordinal", "category", "passthrough"):
             raise InvalidData(
                 f"noise names {name!r}, which holds no numbers (it is taken for {kind}). Leave it out, or correct it."
             )
@@ -65,12 +65,12 @@ def noise_levels(noise: Any, entries: int) -> Tensor | None:
     return std.expand(entries)
 
 
-Limits = dict[Any, tuple[str, float]]
+DetectionLimits = dict[Any, tuple[str, float]]
 Pair = tuple[float | None, float | None]
 Bounds = dict[Any, Pair] | Pair  # of columns by name, or of all
 
 
-def with_limits(X: Any, obs: Observations, container: Container, limits: Limits | None) -> Observations:
+def with_detection_limits(X: Any, obs: Observations, container: Container, limits: DetectionLimits | None) -> Observations:
     """Observations with what detection limits say: the user's, and those in cells such as <0.5 of the data X."""
     found = detection_limits(X, container.columns or ())
     if found is None and not limits:
@@ -81,10 +81,12 @@ def with_limits(X: Any, obs: Observations, container: Container, limits: Limits 
     names: list[Any] = list(container.names or range(obs.event_shape[0]))
     for name, pair in (limits or {}).items():
         if name not in names:
-            raise InvalidData(f"limits names {name!r}, which is no column. Columns are {names[:10]}.")
+            raise InvalidData(f"detection_limits names {name!r}, which is no column. Columns are {names[:10]}.")
         right = isinstance(pair, (tuple, list)) and len(pair) == 2 and pair[0] in ("<", ">")
         if not right or not isinstance(pair[1], Real):
-            raise InvalidData(f"Expected limits such as {{{names[0]!r}: ('<', 0.5)}}, got {{{name!r}: {pair!r}}}.")
+            raise InvalidData(
+                f"Expected detection limits such as {{{names[0]!r}: ('<', 0.5)}}, got {{{name!r}: {pair!r}}}."
+            )
         i, sign, limit = names.index(name), pair[0], float(pair[1])
         beyond = obs.values[:, i] <= limit if sign == "<" else obs.values[:, i] >= limit
         (high if sign == "<" else low)[beyond & obs.observed[:, i], i] = limit
@@ -113,7 +115,7 @@ def model_space(
     bounds: Bounds | None,
     mixed: bool,
     images: bool = False,
-) -> ModelSpace:
+) -> FeatureEncoder:
     """How columns become features. mixed: whether the method takes steps and categories; images: all pixels count."""
     entries = obs.event_shape.numel()
     counts = {i: len(c.categories) for i, c in enumerate(columns) if c.kind == "category" and len(c.categories) > 2}
@@ -131,19 +133,19 @@ def model_space(
     ends = _ends(bounds, entries, columns)
     if exact is not None:
         ends[0, exact & ends[0].isinf() & _from_zero(obs, columns)] = 0.0
-    space = ModelSpace.fit(obs, scaling, exact, counts, unit, ends, images)
+    space = FeatureEncoder.fit(obs, scaling, exact, counts, unit, ends, images)
     if lost := [i for i in obs.within().flatten(1).any(0).nonzero().flatten().tolist() if i not in space.steps]:
         name = columns[lost[0]].name if columns else lost[0]
         raise InvalidData(
             f"Column {name!r} has detection limits: expected at least two values beyond them, no noise on that column, "
-            "and method 'tae', 'miwae' or 'mvae'. Leave the limits out otherwise."
+            "and method 'tae', 'miwae' or 'mvae'. Leave the detection limits out otherwise."
         )
     return space
 
 
 def _from_zero(obs: Observations, columns: Sequence[Column]) -> Tensor:
     """Numbers whose least observed value is 0, or that are positive and skewed: counts, amounts; nothing lies below 0."""
-    numbers = torch.tensor([column.kind in ("number", "whole") for column in columns] or [True] * obs.event_shape[0])
+    numbers = torch.tensor([column.kind in ("continuous", "integer") for column in columns] or [True] * obs.event_shape[0])
     least = torch.where(obs.observed & ~obs.within(), obs.values, torch.inf).amin(0)
     return numbers & ((least == 0) | ((least > 0) & skewed(obs)))
 
@@ -190,7 +192,7 @@ def without_extremes(obs: Observations, columns: Sequence[Column]) -> Observatio
         return obs
     seen, far = obs.observed.clone(), []
     for i in range(obs.event_shape[0]):
-        if columns and columns[i].kind not in ("number", "whole"):
+        if columns and columns[i].kind not in ("continuous", "integer"):
             continue
         name = repr(columns[i].name) if columns else str(i)
         values = obs.values[obs.observed[:, i], i].double().numpy()
@@ -232,7 +234,7 @@ def _missing_code(values: np.ndarray) -> float | None:
     return None
 
 
-def warn_unusual(obs: Observations, space: ModelSpace, columns: Sequence[Column], noisy: bool = False) -> None:
+def warn_unusual(obs: Observations, space: FeatureEncoder, columns: Sequence[Column], noisy: bool = False) -> None:
     """Warn the caller's caller of entries that cannot be modelled, and of bounds that the data do not keep."""
     names = [column.name for column in columns] or range(len(space.modelled))
     fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)
@@ -269,7 +271,7 @@ def warn_few_images(images: int) -> None:
         )
 
 
-def _beyond_bounds(obs: Observations, space: ModelSpace) -> Tensor:
+def _beyond_bounds(obs: Observations, space: FeatureEncoder) -> Tensor:
     """Entries whose observed values have a mean beyond the bounds by more than noise of mean 0 leaves to chance."""
     bounded = space.bounds.isfinite().any(0) & obs.observed.flatten(1).any(0)
     observed, (low, high) = obs.observed.flatten(1)[:, bounded], space.bounds[:, bounded]
@@ -287,7 +289,7 @@ def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Ten
         if column.kind == "time":
             ends[:, i] = torch.tensor([0.0, DAY - column.step], dtype=torch.float64)
     if bounds is not None and not isinstance(bounds, dict):
-        numbers = [column.kind in ("number", "whole") for column in columns] or [True] * entries
+        numbers = [column.kind in ("continuous", "integer") for column in columns] or [True] * entries
         ends[:, torch.tensor(numbers)] = _pair("all numbers", bounds)[:, None]
         return ends
     places: dict[Any, int] = {column.name: i for i, column in enumerate(columns)} or {i: i for i in range(entries)}

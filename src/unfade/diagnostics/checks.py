@@ -231,7 +231,7 @@ def _collapse(cells: HeldOut, noise: Any) -> Verdict:
     says = f"draws are as wide as their errors ask for ({found:.0%})."
     if found < 0.85:
         says = f"draws are narrow: {found:.0%} of what held-out cells ask for."
-        return Verdict("spread of draws", "amber", says, found, "Widen intervals, or fit with recalibrate=True.")
+        return Verdict("spread of draws", "amber", says, found, "Widen intervals, or fit with calibrate=True.")
     return Verdict("spread of draws", "green", says, found)
 
 

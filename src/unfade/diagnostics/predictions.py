@@ -106,7 +106,7 @@ def _hidden_fold(model: FittedModel, X: Any, n_draws: int, fold: int, folds: int
 
 
 @dataclass(frozen=True)
-class Surprise:
+class Outlier:
     """An observed cell that the rest of its row does not lead one to expect.
 
     expected: median of what is drawn there, or the likeliest category; low, high: the central 90 %, None for categories
@@ -122,7 +122,7 @@ class Surprise:
     distance: float
 
 
-def surprises(model: FittedModel, X: Any, most: int = 20, n_draws: int = 100, seed: int = 0) -> list[Surprise]:
+def outliers(model: FittedModel, X: Any, most: int = 20, n_draws: int = 100, seed: int = 0) -> list[Outlier]:
     """The observed cells that are hardest to believe, most surprising first: likely errors of entry or measurement."""
     cells = predicted_cells(model, X, n_draws, seed=seed)
     named = cells.discrete()[cells.columns]
@@ -140,7 +140,7 @@ def surprises(model: FittedModel, X: Any, most: int = 20, n_draws: int = 100, se
             codes, times = np.unique(cells.draws[:, i], return_counts=True)
             expected, least, largest = _shown(codes[times.argmax()], column), None, None
         name = column.name if column else int(cells.columns[i])
-        found.append(Surprise(int(cells.rows[i]), name, value, expected, least, largest, float(distance[i])))
+        found.append(Outlier(int(cells.rows[i]), name, value, expected, least, largest, float(distance[i])))
     return found
 
 

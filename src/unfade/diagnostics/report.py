@@ -17,7 +17,7 @@ from unfade import storage
 from unfade.data.containers import TEMPORAL, Column, open_container, take, value_of
 from unfade.diagnostics.checks import Diagnosis, diagnose, large_images
 from unfade.diagnostics.images import draw_gallery, shape_of
-from unfade.diagnostics.predictions import surprises
+from unfade.diagnostics.predictions import outliers
 from unfade.inference.draws import Draws
 from unfade.inference.fitted_model import FittedModel
 from unfade.methods.parameters import Parameters
@@ -61,7 +61,7 @@ def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws
     table = np.array(data, dtype=float)
     sections = [_verdicts(found), "" if large else _missingness(found), _calibration(found), _columns_table(found)]
     if table.ndim == 2 and _as_image(table) is None:
-        columns = container.columns or tuple(Column(str(j), "number") for j in range(table.shape[1]))
+        columns = container.columns or tuple(Column(str(j), "continuous") for j in range(table.shape[1]))
         sections += [_distributions(table, values, columns), _pairs(table, values, columns)]
         sections += [_surprising(model, X, rows, len(columns)), _noise(found), _links(found)]
     else:
@@ -298,7 +298,7 @@ def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> 
 def _surprising(model: FittedModel, X: Any, rows: np.ndarray, columns: int) -> str:
     step = -(-len(rows) * columns // _CELLS)
     rows = rows[::step]
-    found = surprises(model, take(X, rows), most=12, n_draws=50)
+    found = outliers(model, take(X, rows), most=12, n_draws=50)
     lines = [
         (
             int(rows[s.row]),

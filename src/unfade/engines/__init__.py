@@ -17,14 +17,15 @@ from unfade.estimator import Recoverer
 from unfade.inference.fitted_model import FittedModel
 from unfade.inference.model_file import load_model
 from unfade.pipeline import Block, Recovered, recover
-from unfade.streaming.recover import as_tables, with_refine
+from unfade.renamed import takes_old_names
+from unfade.streaming.recover import as_tables, with_candidates
 
 
 class BatchRecoverer:
     """A function that recovers Arrow tables; it travels as the bytes of a saved model, which a worker reads once."""
 
-    def __init__(self, model: bytes, draws: int, seed: int, id_column: str | None, refine: int | str | None):
-        self.model, self.draws, self.seed, self.id_column, self.refine = model, draws, seed, id_column, refine
+    def __init__(self, model: bytes, draws: int, seed: int, id_column: str | None, n_candidates: int | str | None):
+        self.model, self.draws, self.seed, self.id_column, self.n_candidates = model, draws, seed, id_column, n_candidates
 
     def __call__(self, batch: pa.Table | pa.RecordBatch) -> pa.Table:
         """The posterior mean of the batch; or, where draws are wanted, all of them, with their number in `draw`."""
@@ -34,7 +35,7 @@ class BatchRecoverer:
         name = self.id_column if self.id_column is None else self._checked(table)
         if not len(table):
             return table.add_column(0, "draw", pa.array([], pa.int64())) if self.draws else table
-        model, rows = with_refine(_loaded(self.model), self.refine), np.zeros(len(table), int)
+        model, rows = with_candidates(_loaded(self.model), self.n_candidates), np.zeros(len(table), int)
         if name is not None:
             rows = table[name].to_numpy()
         aside = name is not None and all(column.name != name for column in model.columns or ())
@@ -59,18 +60,19 @@ class BatchRecoverer:
         return name
 
 
+@takes_old_names
 def recover_batch(
     model: Recoverer | str | os.PathLike[str],
     draws: int = 0,
     seed: int = 0,
     id_column: str | None = None,
-    refine: int | str | None = None,
+    n_candidates: int | str | None = None,
 ) -> BatchRecoverer:
     """A function from an Arrow table or record batch to a recovered Arrow table, for any engine.
 
     draws: 0 gives the posterior mean; else all draws one below another, their number in a first column `draw`.
-    id_column: holds a whole number for each row, on which its draws hang; it need not have been there at fit. refine: in
-    place of the estimator's.
+    id_column: holds a whole number for each row, on which its draws depend; it need not have been there at fit.
+    n_candidates: in place of the estimator's.
     """
     if not isinstance(draws, (int, np.integer)) or draws < 0:
         raise InvalidData(f"draws must be a whole number of at least 0, got {draws!r}.")
@@ -84,7 +86,7 @@ def recover_batch(
         content = Path(model).read_bytes()
     else:
         raise InvalidFile(f"Expected a model file at {model}, found none. Check the path, or save a model first.")
-    return BatchRecoverer(content, int(draws), int(seed), id_column, refine)
+    return BatchRecoverer(content, int(draws), int(seed), id_column, n_candidates)
 
 
 @lru_cache(maxsize=4)

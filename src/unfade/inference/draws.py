@@ -98,8 +98,8 @@ class Draws:
                 raise InvalidData(f"Column {name!r} holds no numbers that could be shifted. Choose one that does.")
             spread = values[0, seen[:, i], i].std() if seen[:, i].any() else values[..., i].std()
             values[:, ~seen[:, i], i] += shift * spread
-            if columns and columns[i].kind == "whole":
-                columns[i] = replace(columns[i], kind="number")
+            if columns and columns[i].kind == "integer":
+                columns[i] = replace(columns[i], kind="continuous")
         return Draws(values, replace(self._container, columns=tuple(columns) or None), self.observed)
 
     def _seen(self) -> np.ndarray:
@@ -115,7 +115,7 @@ class Draws:
         for i, column in enumerate(self._container.columns or ()):
             if column.kind == "category":
                 values[:, i] = middle(self.values, self._container.columns)[:, i]
-            elif column.kind != "number":
+            elif column.kind != "continuous":
                 values[:, i] = np.quantile(self.values[..., i], share, axis=0, method="inverted_cdf")
         return self._container.wrap(values)
 

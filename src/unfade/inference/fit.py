@@ -34,7 +34,7 @@ from unfade.training.threads import one_thread
 
 def read_to_fit(parameters: Parameters, X: object) -> Dataset:
     """Read data to fit on: kinds of columns are found, and values beyond belief left out."""
-    data = read(X, None, parameters.kinds, parameters.missing, parameters.limits)
+    data = read(X, None, parameters.kinds, parameters.missing, parameters.detection_limits)
     if not data.obs.observed.any():
         raise InvalidData("Nothing is observed in the whole table: every entry is missing. Give at least one number.")
     return Dataset(without_extremes(data.obs, data.columns), data.container)
@@ -111,12 +111,12 @@ def _seconds_to_draw(parameters: Parameters, plan: Plan, task: Task, draws: int)
     fresh, rows = Ensemble([task.posterior() for _ in range(plan.n_members)]).eval(), torch.arange(len(task.obs))
     for _ in range(2):  # the first time is longer than any later one
         started = time.monotonic()
-        where, _ = next(iter(draw_blocks(fresh, task.obs, rows, 16, 0, task.refine)))
+        where, _ = next(iter(draw_blocks(fresh, task.obs, rows, 16, 0, task.n_candidates)))
         seconds = (time.monotonic() - started) * len(rows) / where.stop * (2 + draws / 16)
     if seconds > most:
         warnings.warn(
             f"To draw will take about {seconds:.0f} s, more than max_seconds={parameters.max_seconds:g} leaves for it. "
-            "Give more time, or ask for fewer draws or for refine=0.",
+            "Give more time, or ask for fewer draws or for n_candidates=0.",
             DataNotice,
             stacklevel=4,
         )
@@ -132,7 +132,7 @@ def _calibrated(model: FittedModel, result: FitResult[Ensemble | None], data: Da
     noise = copy.deepcopy(model.posterior.each[0].corruption).cpu()
     measured = encoder.measured(data.obs[split.rows.cpu()]).to(split.held.observed.device)
     split = replace(split, held=split.held.only(measured))
-    if model.parameters.recalibrate:
+    if model.parameters.calibrate:
         model = replace(model, calibration=widths(split, predicted, noise, encoder.fine))
     return replace(model, held_out=_held_out(model, split, predicted, noise, data))
 

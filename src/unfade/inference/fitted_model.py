@@ -16,7 +16,7 @@ from unfade.corruption.noise import GrowingNoise
 from unfade.data import observations
 from unfade.data.containers import Column
 from unfade.data.dataset import Dataset, read
-from unfade.data.encoder import ModelSpace
+from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations
 from unfade.data.options import matched
 from unfade.data.support_gaps import SupportGap, fill_gaps, fill_gaps_with_means
@@ -41,7 +41,8 @@ class FittedModel:
 
     Parameters
     ----------
-    parameters : what the user asked for; of these `fill`, `refine`, `limits`, `device` and `verbose` also bear on draws
+    parameters : what the user asked for; of these `fill`, `n_candidates`, `detection_limits`, `device` and `verbose`
+        also bear on draws
     encoder : entries of the data as features of the posterior
     columns : of the frame that was fitted on; None of arrays
     posterior : None if no entry varies
@@ -53,7 +54,7 @@ class FittedModel:
     """
 
     parameters: Parameters
-    encoder: ModelSpace
+    encoder: FeatureEncoder
     columns: tuple[Column, ...] | None
     posterior: Ensemble | None
     architecture: AnyArchitecture
@@ -107,14 +108,14 @@ class FittedModel:
         return self._candidates(None)
 
     def with_options(self, **options: Any) -> "FittedModel":
-        """The same model with other values of `fill`, `refine`, `limits`, `device` or `verbose`."""
+        """The same model with other values of `fill`, `n_candidates`, `detection_limits`, `device` or `verbose`."""
         return replace(self, parameters=replace(self.parameters, **options))
 
     def read(self, X: Any) -> Dataset:
         """Read data as those of the fit were: columns matched by name, categories as they were."""
         if isinstance(X, Dataset):
             return X
-        data = read(X, self.columns, limits=self.parameters.limits)
+        data = read(X, self.columns, detection_limits=self.parameters.detection_limits)
         if self.columns is not None and data.container.names is not None:
             return Dataset(*matched(data.obs, data.container, self.columns))
         if tuple(data.obs.event_shape) != self.encoder.event_shape:
@@ -136,7 +137,8 @@ class FittedModel:
         # Where features are not straight scales of entries, means are those of draws.
         blocks = partial(
             mean_blocks if self.encoder.straight and fill == "mean" else draw_blocks,
-            seed=self.seed, refine=self.n_candidates, draws=16 if isinstance(self.architecture, ConvArchitecture) else 100,
+            seed=self.seed, n_candidates=self.n_candidates,
+            draws=16 if isinstance(self.architecture, ConvArchitecture) else 100,
         )  # fmt: skip
         with self._counted("filling", len(data), blocks) as counted:
             self._fill(means[None], data, rows, counted, self.seed, central=True)
@@ -147,7 +149,7 @@ class FittedModel:
         X: Any,
         n_draws: int = 50,
         *,
-        refine: int | str | None = None,
+        n_candidates: int | str | None = None,
         seed: int | None = None,
         row_ids: Sequence[int] | None = None,
         out: np.ndarray | None = None,
@@ -166,7 +168,9 @@ class FittedModel:
         draws = np.empty(shape, container.dtype) if out is None else out
         if draws.shape != shape or not np.issubdtype(draws.dtype, np.floating):
             raise InvalidData(f"out must hold floating-point numbers of shape {shape}, got {draws.dtype} {draws.shape}.")
-        drawn = partial(draw_blocks, draws=n_draws, seed=seed, refine=self._candidates(refine), widths=self.calibration)
+        drawn = partial(
+            draw_blocks, draws=n_draws, seed=seed, n_candidates=self._candidates(n_candidates), widths=self.calibration
+        )
         with self._counted("drawing", len(obs), drawn) as counted:
             self._fill(draws, data, rows, counted, seed)
         return Draws(draws, container, container.reorder(obs.observed.numpy().astype(float)) == 1)
@@ -181,16 +185,24 @@ class FittedModel:
     def fingerprint(self) -> str:
         """A hash of everything that draws depend on, the same before saving and after loading."""
         state = {} if self.posterior is None else dict(sorted(self.posterior.state_dict().items()))
-        chosen, limits = self.parameters, json.dumps(self.parameters.limits, sort_keys=True)
+        chosen, detection_limits = self.parameters, json.dumps(self.parameters.detection_limits, sort_keys=True)
         gaps = [(gap.column, gap.other, gap.sign, gap.edge, gap.donors) for gap in self.support_gaps]
         device = chosen.torch_device().type
         return storage.digest(
-            chosen.method, limits, device, self.seed, self.columns, self.encoder, self.calibration, tuple(gaps), state
+            chosen.method,
+            detection_limits,
+            device,
+            self.seed,
+            self.columns,
+            self.encoder,
+            self.calibration,
+            tuple(gaps),
+            state,
         )
 
-    def _candidates(self, refine: int | str | None) -> int:
+    def _candidates(self, n_candidates: int | str | None) -> int:
         predictive = self.posterior is not None and self.posterior.each[0].own_prior
-        return self.parameters.n_candidates(self.architecture, predictive, refine)
+        return self.parameters.candidates_to_use(self.architecture, predictive, n_candidates)
 
     def _fill(self, out: np.ndarray, data: Dataset, rows: Tensor, blocks: Blocks, seed: int, central: bool = False) -> None:
         """Write into `out` (draws, samples, *event), some rows at a time: what is known, and what the model says.

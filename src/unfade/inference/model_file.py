@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from unfade import storage
-from unfade.corruption.mixed import Recording
+from unfade.corruption.mixed import MixedLikelihood
 from unfade.corruption.noise import Corruption, GaussianNoise, GrowingNoise
 from unfade.data.containers import Column
-from unfade.data.encoder import ModelSpace, unlimited
+from unfade.data.encoder import FeatureEncoder, unlimited
 from unfade.data.observations import Scaling
 from unfade.data.support_gaps import SupportGap
 from unfade.data.text_formats import TextFormat
@@ -26,6 +26,7 @@ from unfade.models.architectures import AnyArchitecture, Architecture, ConvArchi
 from unfade.models.baselines import NearestPixels
 from unfade.models.latent_variable import Ensemble, PosteriorLVM
 from unfade.models.linear import blank_factors, is_linear, linear_posterior
+from unfade.renamed import format_2
 from unfade.training.loop import History, TrainingConfig
 
 
@@ -95,11 +96,12 @@ def to_state(model: FittedModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def from_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FittedModel:
     """The model that `to_state` gave; a ValueError says what is wrong with parts that do not fit together."""
+    meta = format_2(meta) if meta.get("format") == 1 else meta
     model_schema.check(meta, tensors)
     given = dict(meta["parameters"])
     given["architecture"] = _architecture(given["architecture"])
     given["training"] = _from_json(TrainingConfig, given["training"])
-    for name in ("bounds", "limits"):
+    for name in ("bounds", "detection_limits"):
         if not meta["columns"] and isinstance(given.get(name), dict):  # of an array, by the number of the column
             given[name] = {int(column): pair for column, pair in given[name].items()}
     parameters, encoder, columns = Parameters(**given), _encoder(tensors, meta), meta["columns"]
@@ -121,11 +123,11 @@ def from_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FittedModel:
     )
 
 
-def _encoder(tensors: dict[str, Tensor], meta: dict[str, Any]) -> ModelSpace:
+def _encoder(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FeatureEncoder:
     scaling = Scaling(tensors["centre"], tensors["scale"], tensors["logged"])
     steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
     unit = tensors["unit"] if "unit" in tensors else tensors["whole"].double()  # of the first files
-    return ModelSpace(
+    return FeatureEncoder(
         tuple(meta["event_shape"]), scaling, tensors["modelled"], tensors["fill"], meta["spread"],
         dict(sorted(steps.items())), dict(meta["levels"]), tuple(meta["limited"]), unit, tensors["bounds"],
         tensors["reach"] if "reach" in tensors else unlimited(len(unit)),
@@ -133,7 +135,7 @@ def _encoder(tensors: dict[str, Tensor], meta: dict[str, Any]) -> ModelSpace:
 
 
 def _posterior(
-    space: ModelSpace,
+    space: FeatureEncoder,
     architecture: AnyArchitecture,
     state: dict[str, Tensor],
     members: int,
@@ -155,7 +157,7 @@ def _posterior(
         noise = GrowingNoise(level, 1.0, torch.zeros(1)) if growing else GaussianNoise(level, exact=exact)
         corruption: Corruption = noise
         if not space.plain:
-            corruption = Recording(noise, space.features, space.model_steps(), space.groups)
+            corruption = MixedLikelihood(noise, space.features, space.model_steps(), space.groups)
         if nearest is not None:
             return NearestPixels(image_of(space.event_shape), space.numbers, corruption)
         if linear:
@@ -197,11 +199,8 @@ def _column_from_json(column: dict[str, Any]) -> Column:
         return kinds[kind].fromisoformat(said)
 
     text = column.get("text") and TextFormat(**column["text"])
-    kind = "passthrough" if column["kind"] == "excluded" else column["kind"]  # as the first files call it
     categories = tuple(category(value) for value in column["categories"])
-    return Column(
-        **{**column, "kind": kind, "categories": categories, "text": text, "missing": tuple(column.get("missing", ()))}
-    )
+    return Column(**{**column, "categories": categories, "text": text, "missing": tuple(column.get("missing", ()))})
 
 
 def _to_json(value: Any) -> Any:

@@ -163,17 +163,17 @@ def architecture(value: Any, where: str) -> None:
 
 
 _PARAMETERS = record(
-    {"method": one_of(*METHODS), "refine": either(one_of("auto"), whole(0, MOST_CANDIDATES))},
+    {"method": one_of(*METHODS), "n_candidates": either(one_of("auto"), whole(0, MOST_CANDIDATES))},
     noise=maybe(either(one_of(*LEARNED, "infer"), by_name(anything), many(number(0)), number(0))),
-    kinds=maybe(by_name(one_of(*KINDS, "excluded"))),
+    kinds=maybe(by_name(one_of(*KINDS))),
     missing=anything,
     fill=one_of("mean", "median", "draw"),
     bounds=maybe(either(by_name(_PAIR), _PAIR)),
-    limits=maybe(by_name(many(either(number(), one_of("<", ">")), 2, 2))),
+    detection_limits=maybe(by_name(many(either(number(), one_of("<", ">")), 2, 2))),
     scaling=maybe(one_of("auto", *SCALINGS)),
     network=one_of(*NETWORKS),
-    members=either(one_of("auto"), whole(1, 16)),
-    recalibrate=flag,
+    n_members=either(one_of("auto"), whole(1, 16)),
+    calibrate=flag,
     max_steps=maybe(_POSITIVE),
     max_seconds=maybe(_POSITIVE),
     architecture=maybe(architecture),
@@ -187,8 +187,8 @@ _CATEGORY = either(
     text(), flag, number(), record(date=text(), datetime=text(), Timestamp=text()),
 )  # fmt: skip
 _COLUMN = record(
-    {"name": text(), "kind": one_of(*KINDS, "excluded"), "categories": many(_CATEGORY)},
-    limits=flag,
+    {"name": text(), "kind": one_of(*KINDS), "categories": many(_CATEGORY)},
+    censored=flag,
     text=maybe(record(
         {"kind": one_of("number", "date", "time")}, prefix=text(), suffix=text(), thousands=text(".?"),
         decimals=whole(0, 30), pattern=text("(%[dmYyHIMSpbB]|[-/., :])*"), padded=flag,

@@ -25,7 +25,7 @@ def draw_blocks(
     rows: Tensor,
     draws: int,
     seed: int,
-    refine: int = 0,
+    n_candidates: int = 0,
     widths: Tensor | None = None,
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of (which samples, draws of them (draws, samples in block, *event)), on the posterior's device.
@@ -48,11 +48,11 @@ def draw_blocks(
     if posterior is None:
         yield slice(0, len(obs)), obs.values.expand(draws, *obs.values.shape)
         return
-    yield from _blocks(posterior, obs, seed, rows, refine, work)
+    yield from _blocks(posterior, obs, seed, rows, n_candidates, work)
 
 
 def mean_blocks(
-    posterior: PosteriorLVM | Ensemble | None, obs: Observations, rows: Tensor, draws: int, seed: int, refine: int = 0
+    posterior: PosteriorLVM | Ensemble | None, obs: Observations, rows: Tensor, draws: int, seed: int, n_candidates: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of (which samples, posterior means of them (samples in block, *event)), on the posterior's device."""
 
@@ -62,7 +62,7 @@ def mean_blocks(
     if posterior is None:
         yield slice(0, len(obs)), obs.values
         return
-    yield from _blocks(posterior, obs, seed, rows, refine, work, draws, _mirrored)
+    yield from _blocks(posterior, obs, seed, rows, n_candidates, work, draws, _mirrored)
 
 
 def _blocks(
@@ -70,20 +70,20 @@ def _blocks(
     obs: Observations,
     seed: int,
     rows: Tensor,
-    refine: int,
+    n_candidates: int,
     work: Callable[[Ensemble, Observations, Tensor, Any], Tensor],
     together: int = _DRAWS,
     pool_normals: Callable[[Normals], Normals] = lambda normals: normals,
 ) -> Iterator[tuple[slice, Tensor]]:
-    model = (posterior if isinstance(posterior, Ensemble) else Ensemble([posterior])).drawn_with(refine)
+    model = (posterior if isinstance(posterior, Ensemble) else Ensemble([posterior])).drawn_with(n_candidates)
     device = next(posterior.parameters()).device
-    size = _block_size(obs.event_shape.numel(), max(refine, together), device.type)
+    size = _block_size(obs.event_shape.numel(), max(n_candidates, together), device.type)
     for start in range(0, len(obs), size):
         stop = min(start + size, len(obs))
         padded = torch.arange(start, start + size).clamp(max=len(obs) - 1)
         with torch.inference_mode():
             block, keys = obs[padded].to(device), rows[padded].to(device)
-            source = model.source(block, refine, pool_normals(KeyedNormals(seed, keys)))
+            source = model.source(block, n_candidates, pool_normals(KeyedNormals(seed, keys)))
             values = work(model, block, keys, source).narrow(-1 - len(obs.event_shape), 0, stop - start)
         yield slice(start, stop), values
 

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from unfade.data.containers import Missing
-from unfade.data.options import Bounds, Limits
+from unfade.data.options import Bounds, DetectionLimits
 from unfade.errors import InvalidData
-from unfade.methods.registry import METHODS, members_for, refine_for
+from unfade.methods.registry import METHODS, candidates_for, members_for
 from unfade.models.architectures import PAPER, AnyArchitecture
 from unfade.training.loop import TrainingConfig
 
@@ -27,12 +27,12 @@ class Parameters:
     missing: Missing | None = None
     fill: str = "mean"
     bounds: Bounds | None = None
-    limits: Limits | None = None
+    detection_limits: DetectionLimits | None = None
     scaling: str | None = "auto"
     network: str = "auto"
-    members: int | str = "auto"
-    recalibrate: bool = True
-    refine: int | str = "auto"
+    n_members: int | str = "auto"
+    calibrate: bool = True
+    n_candidates: int | str = "auto"
     max_steps: int | None = None
     max_seconds: float | None = None
     architecture: AnyArchitecture | None = None
@@ -54,28 +54,36 @@ class Parameters:
             raise InvalidData(f"fill must be one of {', '.join(FILLS)}, got {self.fill!r}.")
         if not isinstance(self.settings, (dict, type(None))):
             raise InvalidData(f"settings must be a dictionary of settings by name, or None, got {self.settings!r}.")
-        self.n_members(1)
-        self.n_candidates(PAPER, predictive=False)
+        self.members_to_train(1)
+        self.candidates_to_use(PAPER, predictive=False)
         self.torch_device()
 
-    def n_members(self, features: int) -> int:
+    def members_to_train(self, features: int) -> int:
         """How many ensemble members to train for data of so many features."""
-        if self.members == "auto":
+        if self.n_members == "auto":
             return members_for(self.method, features)
-        if not isinstance(self.members, (int, np.integer)) or not 1 <= self.members <= 16:  # draws are made 16 at a time
-            raise InvalidData(f"members must be 'auto' or a whole number from 1 to 16, got {self.members!r}.")
-        return int(self.members)
+        if (
+            not isinstance(self.n_members, (int, np.integer)) or not 1 <= self.n_members <= 16
+        ):  # draws are made 16 at a time
+            raise InvalidData(f"n_members must be 'auto' or a whole number from 1 to 16, got {self.n_members!r}.")
+        return int(self.n_members)
 
-    def n_candidates(self, architecture: AnyArchitecture, predictive: bool, refine: int | str | None = None) -> int:
-        """How many proposals a draw is resampled from; refine: in place of the parameter."""
-        refine = self.refine if refine is None else refine
-        if refine == "auto":
-            return refine_for(self.method, architecture, predictive)
-        if not isinstance(refine, (int, np.integer)) or not 0 <= refine <= MOST_CANDIDATES:
-            raise InvalidData(f"refine must be 'auto' or a whole number from 0 to {MOST_CANDIDATES}, got {refine!r}.")
-        if refine and (self.method == "tae-paper" or architecture.decoder_sees):
-            raise InvalidData("refine needs p(z), which method 'tae-paper' and decoders that see y have not. Use refine=0.")
-        return int(refine)
+    def candidates_to_use(
+        self, architecture: AnyArchitecture, predictive: bool, n_candidates: int | str | None = None
+    ) -> int:
+        """How many proposals a draw is resampled from; n_candidates: in place of the parameter."""
+        n_candidates = self.n_candidates if n_candidates is None else n_candidates
+        if n_candidates == "auto":
+            return candidates_for(self.method, architecture, predictive)
+        if not isinstance(n_candidates, (int, np.integer)) or not 0 <= n_candidates <= MOST_CANDIDATES:
+            raise InvalidData(
+                f"n_candidates must be 'auto' or a whole number from 0 to {MOST_CANDIDATES}, got {n_candidates!r}."
+            )
+        if n_candidates and (self.method == "tae-paper" or architecture.decoder_sees):
+            raise InvalidData(
+                "n_candidates needs p(z), which method 'tae-paper' and decoders that see y have not. Use n_candidates=0."
+            )
+        return int(n_candidates)
 
     def torch_device(self) -> torch.device:
         """Where to compute."""

@@ -10,7 +10,7 @@ from unfade.corruption.mixed import recording
 from unfade.corruption.noise import Corruption
 from unfade.data.containers import TEMPORAL
 from unfade.data.dataset import Dataset
-from unfade.data.encoder import ModelSpace
+from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations
 from unfade.data.options import model_space, named_noise, warn_few_images, warn_passthrough_with_missing, warn_unusual
 from unfade.data.support_gaps import SupportGap, find_gaps, warn_gaps
@@ -44,7 +44,7 @@ class Plan:
     method: str
     settings: dict[str, Any]
     noise: Any
-    encoder: ModelSpace
+    encoder: FeatureEncoder
     architecture: AnyArchitecture
     training: TrainingConfig
     n_members: int
@@ -74,7 +74,7 @@ class Plan:
             self.architecture,
             self.training,
             self.seed,
-            refine=self.n_candidates,
+            n_candidates=self.n_candidates,
             fixed_steps=self.fixed_steps,
             linear=self.linear,
             ends=self.encoder.ends,
@@ -143,7 +143,7 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     architecture = conv or _fully_connected(parameters, len(obs), encoder)
     by_prediction = predicts(settings.get("posterior", "auto"), len(encoder.numbers))
     predictive = method == "tae" and not architecture.decoder_sees and by_prediction
-    members = parameters.n_members(encoder.features)
+    members = parameters.members_to_train(encoder.features)
     training = parameters.training or training_for(
         method, members, len(obs), encoder.features if conv is not None else None, predictive
     )
@@ -155,7 +155,7 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
         architecture=architecture,
         training=replace(training, steps=int(parameters.max_steps or training.steps)),
         n_members=members,
-        n_candidates=parameters.n_candidates(architecture, predictive),
+        n_candidates=parameters.candidates_to_use(architecture, predictive),
         predictive=predictive,
         fixed_steps=parameters.max_steps is not None,
         linear=method == "tae" and not (parameters.settings or parameters.architecture or encoder.limited or growing),
@@ -178,7 +178,7 @@ def _convolutional(parameters: Parameters, obs: Observations) -> ConvArchitectur
             raise InvalidData(f"The architecture is for images of {given.image}, the data are of {there}.")
         return given
     exact = noise is None or not (isinstance(noise, str) or np.any(noise))
-    predictive = method == "tae" and not parameters.settings and parameters.refine in ("auto", 0)
+    predictive = method == "tae" and not parameters.settings and parameters.n_candidates in ("auto", 0)
     network = network_for(parameters.network, obs.event_shape, predictive)
     if given is not None or network == "full":
         return None
@@ -187,7 +187,7 @@ def _convolutional(parameters: Parameters, obs: Observations) -> ConvArchitectur
     return conv_architecture(network, obs.event_shape, paper or (method == "tae" and exact))
 
 
-def _fully_connected(parameters: Parameters, samples: int, encoder: ModelSpace) -> AnyArchitecture:
+def _fully_connected(parameters: Parameters, samples: int, encoder: FeatureEncoder) -> AnyArchitecture:
     """The user's networks, the method's own, or some that suit the data."""
     bounded = encoder.ends is not None
     chosen = parameters.architecture or METHODS[parameters.method].architecture

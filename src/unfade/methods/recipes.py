@@ -63,7 +63,7 @@ Recipe = Generator[Stage, bool, PosteriorLVM]
 class Task:
     """The data of a fit, and how to fit: what every recipe is given.
 
-    refine: candidates that draws are chosen from, used where held-out cells are predicted. deadline: by
+    n_candidates: candidates that draws are chosen from, used where held-out cells are predicted. deadline: by
     time.monotonic(); each stage takes its share of the time that is left. linear: whether a linear model may take
     the place of networks. checkpoint: keeps what training has reached. ends: what the decoder's means stay between, (2,
     features), where the architecture is bounded; None: 0 and 1. image, places: height, width and channels of images, and
@@ -75,7 +75,7 @@ class Task:
     architecture: AnyArchitecture
     training: TrainingConfig
     seed: int
-    refine: int = 0
+    n_candidates: int = 0
     fixed_steps: bool = False
     deadline: float | None = None
     on_step: OnStep | None = None
@@ -225,12 +225,12 @@ def tae(
     posterior: str = "auto",
     posterior_weights: int = 20,
     posterior_share: float = 0.15,
-    sharpness: float = 10.0,
+    energy_weight: float = 10.0,
     fidelity: float = 0.3,
 ) -> Recipe:
     """Noise; then, of wide data, a posterior by what it predicts; of others a prior, then a posterior of its own.
 
-    posterior: one of POSTERIORS; weights: of the prior's bound; sharpness, fidelity: of `Predictive`;
+    posterior: one of POSTERIORS; weights: of the prior's bound; energy_weight, fidelity: of `Predictive`;
     posterior_weights, posterior_share: of the last stage, its weights and how many steps it has.
     """
     if posterior not in POSTERIORS:
@@ -238,7 +238,7 @@ def tae(
     if predicts(posterior, task.features - task.corruption.categorical):
         plain = isinstance(task.corruption, GaussianNoise)
         hide = hide_share if task.image is None else hide_either(hide_share, hide_boxes(task.image, task.places))
-        objective = Predictive(hide, sharpness if plain else 0.0, fidelity)
+        objective = Predictive(hide, energy_weight if plain else 0.0, fidelity)
         return (yield from _alone(task, objective, noise_steps=300, own_prior=True))
     model = yield from _alone(task, MIWAE(weights), time_share=0.8)
     last = _bound_stage if posterior == "bound" else _forward_stage

@@ -36,14 +36,14 @@ def members_for(method: str, features: int) -> int:
     return METHODS[method].members if features <= NARROW else 1
 
 
-def refine_for(method: str, architecture: AnyArchitecture, predictive: bool) -> int:
+def candidates_for(method: str, architecture: AnyArchitecture, predictive: bool) -> int:
     """Candidates a draw is chosen from.
 
     None where the decoder sees y, so is no prior, none for images' many z, and none where q(x|y) is trained by what it
     predicts: its plain draws are better.
     """
     none = architecture.decoder_sees or isinstance(architecture, ConvArchitecture) or predictive
-    return 0 if none else METHODS[method].refine
+    return 0 if none else METHODS[method].n_candidates
 
 
 def training_for(
@@ -66,14 +66,14 @@ def training_for(
 class Method:
     """A recipe, and what it uses where the user says nothing.
 
-    refine: candidates a draw is chosen from; architecture: None means sizes chosen from the data.
+    n_candidates: candidates a draw is chosen from; architecture: None means sizes chosen from the data.
     seeing: the recipe for a decoder that sees y, q(x|z,y); None where it is also the model p(x|z), which must not see y.
     mixed: whether it takes steps and categories; it must then use nothing of x but p(y|z). members: posteriors that
     are trained side by side for small tables, each from a start of its own.
     """
 
     recipe: Callable[..., Recipe]
-    refine: int
+    n_candidates: int
     training: TrainingConfig = DEFAULT_TRAINING
     architecture: Architecture | None = None
     seeing: Callable[..., Recipe] | None = None
@@ -82,10 +82,10 @@ class Method:
 
 
 METHODS = {
-    "tae": Method(recipes.tae, refine=200, seeing=recipes.seeing_tae, members=4),
+    "tae": Method(recipes.tae, n_candidates=200, seeing=recipes.seeing_tae, members=4),
     "tae-paper": Method(recipes.paper_tae, 0, PAPER_TRAINING, PAPER, seeing=recipes.paper_tae, mixed=False),
-    "mvae": Method(recipes.mvae, refine=0),
-    "miwae": Method(recipes.miwae, refine=200),
+    "mvae": Method(recipes.mvae, n_candidates=0),
+    "miwae": Method(recipes.miwae, n_candidates=200),
 }
 
 
@@ -153,7 +153,7 @@ def _linear_instead(task: Task, fit: FitResult[Ensemble]) -> FitResult[Ensemble]
         return [linear_posterior(factors, copy.deepcopy(corruption)) for factors in every]
 
     try:
-        predicted = split.predict(fitted(split.seen, 4), task.refine)
+        predicted = split.predict(fitted(split.seen, 4), task.n_candidates)
         linear_score, score = (split.crps(x.to(noise.device), corruption) for x in (predicted, by_networks))
         taken = linear_score <= LINEAR_TOLERANCE * score
         posteriors = fitted(task.obs, LINEAR_MEMBERS) if taken else []
@@ -254,7 +254,7 @@ def _train(fits: Sequence[_Fitting], stages: Sequence[Stage]) -> None:
     first, now = fits[0].task, time.monotonic()
     runs = [fit.run_of(stage, now) for fit, stage in zip(fits, stages, strict=True)]
     if stages[0].watched and not first.fixed_steps:
-        watched = train_watched(runs, first.refine, first.on_step, first.checkpoint, stages[0].hold)
+        watched = train_watched(runs, first.n_candidates, first.on_step, first.checkpoint, stages[0].hold)
         histories = watched.histories
         for fit in fits:
             fit.steps = watched.steps

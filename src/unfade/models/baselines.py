@@ -69,11 +69,11 @@ class NearestPixels(nn.Module):
             self.residuals[number] = found
         return self
 
-    def drawn_with(self, refine: int) -> "NearestPixels":
+    def drawn_with(self, n_candidates: int) -> "NearestPixels":
         """What draws are made with."""
         return self
 
-    def source(self, obs: Observations, refine: int = 0, normals: Normals | None = None) -> Filled:
+    def source(self, obs: Observations, n_candidates: int = 0, normals: Normals | None = None) -> Filled:
         """The nearest measured pixel of each, (samples, features), and the bin of its distance."""
         size, place = prod(self.image), self.pixels.cpu().numpy()
         flat = np.zeros((len(obs), size), dtype=bool), np.zeros((len(obs), size), dtype=np.float32)

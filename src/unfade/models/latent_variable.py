@@ -106,13 +106,13 @@ class PosteriorLVM(nn.Module):
         weights = (likelihood + prior - source).softmax(0)
         return Pool(z, torch.where(weights.isfinite(), weights, 1 / candidates))  # far outside the data: all alike
 
-    def drawn_with(self, refine: int) -> "PosteriorLVM":
+    def drawn_with(self, n_candidates: int) -> "PosteriorLVM":
         """What draws are made with: where they are resampled, the model they are resampled by."""
-        return self.model if refine and self.model is not None else self
+        return self.model if n_candidates and self.model is not None else self
 
-    def source(self, obs: Observations, refine: int, normals: Normals) -> Source:
-        """Where draws take their z from: q(z|y), or a pool of `refine` candidates."""
-        return self.pool(obs, refine, normals) if refine else self.latent(obs)
+    def source(self, obs: Observations, n_candidates: int, normals: Normals) -> Source:
+        """Where draws take their z from: q(z|y), or a pool of `n_candidates` candidates."""
+        return self.pool(obs, n_candidates, normals) if n_candidates else self.latent(obs)
 
     def draw(self, obs: Observations, draws: int, normals: Normals, source: Source) -> Tensor:
         """Draws of x, (draws, samples, *event)."""
@@ -167,13 +167,13 @@ class Ensemble(nn.Module):
         middle = torch.zeros((), device=next(self.parameters()).device)
         return torch.stack([member.corruption.level(middle) for member in self.each]).mean(0)
 
-    def drawn_with(self, refine: int) -> "Ensemble":
+    def drawn_with(self, n_candidates: int) -> "Ensemble":
         """What draws are made with."""
-        return Ensemble([member.drawn_with(refine) for member in self.each])
+        return Ensemble([member.drawn_with(n_candidates) for member in self.each])
 
-    def source(self, obs: Observations, refine: int, normals: Normals) -> list[Source]:
+    def source(self, obs: Observations, n_candidates: int, normals: Normals) -> list[Source]:
         """Where the draws of each member take their z from."""
-        return [member.source(obs, refine, normals) for member in self.each]
+        return [member.source(obs, n_candidates, normals) for member in self.each]
 
     def draw(self, obs: Observations, draws: int, normals: Normals, source: list[Source], together: int) -> Tensor:
         """The first `draws` of `together` draws of x, (draws, samples, *event); members that have none are not run."""

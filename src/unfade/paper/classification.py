@@ -102,7 +102,7 @@ def _inputs(
     if posterior is None:
         parts = [obs.values, obs.observed.to(obs.values.dtype)] if name == "raw and mask" else [obs.values]
         return torch.cat(parts, 1)[None]
-    blocks = draw_blocks(posterior, obs, first + torch.arange(len(obs)), draws, seed, refine=0)
+    blocks = draw_blocks(posterior, obs, first + torch.arange(len(obs)), draws, seed, n_candidates=0)
     return torch.cat([values for _, values in blocks], 1)
 
 

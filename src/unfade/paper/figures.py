@@ -98,7 +98,7 @@ def examples(study: Study, results: Results, settings: list[Setting], picture: s
                 [posterior] = study.fit_way(WAYS[name], [train], [0])
                 refined = WAYS[name].refined
                 results.put({f"{setting.hidden}; {name}": study.scores(posterior, clean, test, refined)})
-                drawn = _draws(posterior, test[:4], study.schedule.refine if refined else 0)
+                drawn = _draws(posterior, test[:4], study.schedule.n_candidates if refined else 0)
                 pictures[f"{setting.hidden}\n{name}"] = (_with_holes(test[:4]), drawn, clean[:4].cpu())
         _draw_examples(results.folder / picture, pictures, study.dataset("mnist").image or (28, 28))
     lines = ["| | | PSNR | energy score |", "|---|---|---|---|"]
@@ -109,8 +109,8 @@ def examples(study: Study, results: Results, settings: list[Setting], picture: s
     return "\n".join(["# Means and draws of test images", "", *lines, "", f"![]({picture})"])
 
 
-def _draws(posterior: PosteriorLVM, obs: Observations, refine: int) -> Tensor:
-    blocks = draw_blocks(posterior, obs, torch.arange(len(obs)), 50, seed=2, refine=refine)
+def _draws(posterior: PosteriorLVM, obs: Observations, n_candidates: int) -> Tensor:
+    blocks = draw_blocks(posterior, obs, torch.arange(len(obs)), 50, seed=2, n_candidates=n_candidates)
     return torch.cat([values for _, values in blocks], 1).cpu()
 
 

@@ -13,8 +13,9 @@ class Schedule:
     """How long and on how much.
 
     training: of every method; inference: of the network that the ELBO of the truth needs; train_rows,
-    test_rows: the first so many rows (None: all); scored: rows that draws are scored on; refine: candidates where draws are
-    resampled; classified: training where draws are classified (None: as elsewhere); classifier_steps: of the classifiers.
+    test_rows: the first so many rows (None: all); scored: rows that draws are scored on; n_candidates: proposals where
+    draws are resampled; classified: training where draws are classified (None: as elsewhere); classifier_steps: of the
+    classifiers.
     """
 
     training: TrainingConfig
@@ -23,7 +24,7 @@ class Schedule:
     test_rows: int | None = None
     scored: int = 1000
     draws: int = 50
-    refine: int = 200
+    n_candidates: int = 200
     classified: TrainingConfig | None = None
     classifier_steps: int = 5000
     votes: int = 400
@@ -57,7 +58,7 @@ SCHEDULES = {
         test_rows=200,
         scored=50,
         draws=10,
-        refine=20,
+        n_candidates=20,
         classifier_steps=100,
         votes=10,
     ),

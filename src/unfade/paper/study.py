@@ -175,8 +175,10 @@ class Study:
         vary = _observed_variance(obs) > NOISE**2 + 0.01
         counted = ~some.observed if columns is None else ~some.observed & columns.to(truth.device)
         totals, energies, each = {"squares": 0.0, "covered": 0.0}, [], []
-        refine, started = self.schedule.refine if refined else 0, time.monotonic()
-        blocks = draw_blocks(posterior, some, torch.arange(len(some)), self.schedule.draws, seed=1, refine=refine)
+        n_candidates, started = self.schedule.n_candidates if refined else 0, time.monotonic()
+        blocks = draw_blocks(
+            posterior, some, torch.arange(len(some)), self.schedule.draws, seed=1, n_candidates=n_candidates
+        )
         for where, drawn in blocks:
             target, missing = truth[where], counted[where]
             energies.append(energy_score(drawn, target, missing))

@@ -21,8 +21,9 @@ from unfade.data.text_formats import Witnesses, is_blank
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
 from unfade.io.large_tables import FIXED_BYTES, READ, Source, parse_memory
+from unfade.methods.parameters import Parameters
 from unfade.methods.recipes import predicts
-from unfade.methods.registry import members_for, training_for
+from unfade.methods.registry import training_for
 from unfade.rng import step_keys
 from unfade.training.checkpoints import Checkpoint
 
@@ -46,21 +47,21 @@ def fit_stream(
     ones are not told apart: it passes through, or, where `kinds` says that it is a category, those that are not
     in the sample tell the model nothing. checkpoint: as in `rec.fit`.
     """
-    rec.parameters()
+    parameters = rec.parameters()
     source = Source.open(path)
-    sample = _Sample(source.schema, parse_memory(memory), seed, rec)
+    sample = _Sample(source.schema, parse_memory(memory), seed, parameters)
     for table in source.tables(READ):
         sample.add(table)
     if sample.rows == 0:
         raise InvalidFile(f"{path} has no rows. Expected at least one row of data.")
     table, whole = sample.table(), sample.whole
-    given, found = rec.kinds, {} if whole else sample.kinds()
+    given, found = parameters.kinds, {} if whole else sample.kinds()
     warn_text_with_missing(sample.text_with_missing(found))
     try:
-        rec.kinds = {**found, **(given or {})} or None
+        kept, rec.kinds = rec.kinds, {**found, **(given or {})} or None
         return rec.fit(table, checkpoint=checkpoint)
     finally:
-        rec.kinds = given
+        rec.kinds = kept
 
 
 @dataclass
@@ -172,13 +173,13 @@ class _Sample:
     nothing else. Where all rows fit, it is all rows.
     """
 
-    def __init__(self, schema: pa.Schema, memory: int, seed: int, rec: Recoverer):
-        self.memory, self.seed, self.rec = memory, seed, rec
+    def __init__(self, schema: pa.Schema, memory: int, seed: int, wanted: Parameters):
+        self.memory, self.seed, self.wanted = memory, seed, wanted
         self.rows = self.held_rows = self.bytes = 0
         self.highest: int | None = None  # key of a row that is kept, where not all are
         self.held: list[tuple[np.ndarray, np.ndarray, pa.Table]] = []  # numbers of rows, their keys, the rows
-        looks = {each.name: _look(each.type, (rec.kinds or {}).get(each.name)) for each in schema}
-        self.looks = {name: look(tables.marks_of(rec.missing, name)) for name, look in looks.items() if look is not None}
+        looks = {each.name: _look(each.type, (wanted.kinds or {}).get(each.name)) for each in schema}
+        self.looks = {name: look(tables.marks_of(wanted.missing, name)) for name, look in looks.items() if look is not None}
 
     @property
     def whole(self) -> bool:
@@ -194,16 +195,16 @@ class _Sample:
         """How many rows to keep: those that training can look at, where not all fit."""
         if self.whole:
             return self.rows
-        rec, features = self.rec, sum(look.features for look in self.looks.values())
-        members = members_for(rec.method, features) if rec.members == "auto" else int(rec.members)
-        training = rec.training or training_for(rec.method, members, self.rows, predictive=self._predictive(features))
-        visits = int(rec.max_steps or training.steps) * training.batch_size * members
+        wanted, features = self.wanted, sum(look.features for look in self.looks.values())
+        members = wanted.members_to_train(features)
+        training = wanted.training or training_for(wanted.method, members, self.rows, predictive=self._predictive(features))
+        visits = int(wanted.max_steps or training.steps) * training.batch_size * members
         return min(self._most(), max(_LEAST_ROWS, visits))
 
     def _predictive(self, features: int) -> bool:
         """Whether the fit will be by masked prediction, which takes more steps."""
-        posterior = (self.rec.settings or {}).get("posterior", "auto")
-        return self.rec.method == "tae" and predicts(posterior, features)
+        posterior = (self.wanted.settings or {}).get("posterior", "auto")
+        return self.wanted.method == "tae" and predicts(posterior, features)
 
     def add(self, table: pa.Table) -> None:
         """The next rows."""
@@ -246,7 +247,7 @@ class _Sample:
         return [
             name
             for name, look in texts.items()
-            if kinds.get(name) == "passthrough" and look.count < self.rows and name not in (self.rec.kinds or {})
+            if kinds.get(name) == "passthrough" and look.count < self.rows and name not in (self.wanted.kinds or {})
         ]
 
     def kinds(self) -> dict[str, str]:
@@ -268,7 +269,7 @@ def _look(kind: pa.DataType, given: str | None) -> Callable[..., _Range | _Value
         return None
     types = pa.types
     texts = (types.is_string, types.is_large_string, types.is_dictionary)
-    if given in ("ordered", "category") or any(is_it(kind) for is_it in texts):
+    if given in ("ordinal", "category") or any(is_it(kind) for is_it in texts):
         return _Values
     ranged = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_temporal)
     return _Range if any(is_it(kind) for is_it in ranged) else None

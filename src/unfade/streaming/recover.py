@@ -19,18 +19,20 @@ from unfade.inference.fitted_model import FittedModel
 from unfade.inference.model_file import load_model
 from unfade.io.large_tables import FIXED_BYTES, Source, parse_memory
 from unfade.pipeline import Block, Recovered, recover
+from unfade.renamed import takes_old_names
 from unfade.storage import check_free, followed
 from unfade.training.progress import counting
 
 PARTIAL = ".partial"  # ending of the folder that is written to until all is there
 
 
+@takes_old_names
 def recover_stream(
     rec: Recoverer | str | os.PathLike[str],
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     draws: int = 0,
-    refine: int | str | None = None,
+    n_candidates: int | str | None = None,
     seed: int = 0,
     memory: str | int = "2GB",
     *,
@@ -42,14 +44,14 @@ def recover_stream(
 
     target/clean.parquet holds the posterior mean, target/draws.parquet the draws as a long table (draw, row, then the
     data's columns); both are folders of Parquet parts, which are read as one file. clean: False leaves the mean
-    out, which takes most of the time. refine: in place of the estimator's, for mean and draws. Numbers are those of
+    out, which takes most of the time. n_candidates: in place of the estimator's, for mean and draws. Numbers are those of
     `transform` and `sample(..., seed=seed)` on the whole table, bit for bit, whatever `memory` is.
 
     Parts gather in the folder `target` + ".partial", which takes its name when all is there. resume: go on with the
     parts that a stopped run has left, if source, model and settings are the same. workers: parts that are worked on at
     the same time, by a thread each; they share the memory.
     """
-    model = with_refine(rec.model_ if isinstance(rec, Recoverer) else load_model(rec), refine)
+    model = with_candidates(rec.model_ if isinstance(rec, Recoverer) else load_model(rec), n_candidates)
     show, model = model.parameters.verbose > 0, model.with_options(verbose=0)  # progress is told here, not part by part
     if not isinstance(draws, (int, np.integer)) or draws < 0 or not (draws or clean):
         raise InvalidData(f"draws must be a whole number of at least 0 (1 without the mean), got {draws!r}.")
@@ -60,7 +62,7 @@ def recover_stream(
         raise InvalidData(f"workers must be a whole number of at least 1, got {workers!r}.")
     size = _part_rows(parse_memory(memory) // workers, model, len(opened.schema), int(draws))
     plan = {
-        "source": opened.stamp(), "model": model.fingerprint(), "draws": int(draws), "refine": model.n_candidates,
+        "source": opened.stamp(), "model": model.fingerprint(), "draws": int(draws), "n_candidates": model.n_candidates,
         "seed": int(seed), "clean": bool(clean), "rows_a_part": size,
     }  # fmt: skip
     what = [name for name, wanted in (("clean.parquet", clean), ("draws.parquet", draws)) if wanted]
@@ -130,9 +132,9 @@ def _nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(values, mask=nothing)]) if nothing.any() else column
 
 
-def with_refine(model: FittedModel, refine: int | str | None) -> FittedModel:
+def with_candidates(model: FittedModel, n_candidates: int | str | None) -> FittedModel:
     """The same model, whose draws are chosen from another number of candidates, if one is given."""
-    return model if refine is None else model.with_options(refine=refine)
+    return model if n_candidates is None else model.with_options(n_candidates=n_candidates)
 
 
 def _part_rows(memory: int, model: FittedModel, columns: int, draws: int) -> int:

@@ -36,14 +36,14 @@ class Split:
     seed: int
 
     @torch.no_grad()
-    def predict(self, posteriors: Sequence[PosteriorLVM], refine: int = 0) -> Tensor:
+    def predict(self, posteriors: Sequence[PosteriorLVM], n_candidates: int = 0) -> Tensor:
         """Draws of the clean values, (draws, rows, features): twenty by each posterior."""
         normals = generator_normals(torch.Generator(self.given.values.device).manual_seed(self.seed))
         entries, cpu = self.given.values.shape[1], self.given.values.device.type == "cpu"
         parts, height = [], max(1, min(64 if cpu else 1024, 2 ** (18 if cpu else 24) // entries))
         for start in range(0, len(self.given), height):
             y = self.given[start : start + height]
-            drawn = [each.draw(y, 20, normals, each.source(y, min(refine, 50), normals)) for each in posteriors]
+            drawn = [each.draw(y, 20, normals, each.source(y, min(n_candidates, 50), normals)) for each in posteriors]
             parts.append(torch.cat(drawn))
         return torch.cat(parts, 1)
 
@@ -170,7 +170,7 @@ class _Watch:
 
 def train_watched(
     runs: Sequence[Run],
-    refine: int = 0,
+    n_candidates: int = 0,
     on_step: OnStep | None = None,
     checkpoint: Checkpoint | None = None,
     hold: HoldOut = hold_out,
@@ -190,7 +190,7 @@ def train_watched(
     trained = nn.ModuleList([Trained(run.posterior, run.objective) for run in runs])
 
     def predict(run: Run) -> Tensor:
-        return splits[id(run.obs)].predict([other.posterior for other in runs if other.obs is run.obs], refine)
+        return splits[id(run.obs)].predict([other.posterior for other in runs if other.obs is run.obs], n_candidates)
 
     def score() -> float:
         some = ensembles[:16]  # of many, the first speak for all

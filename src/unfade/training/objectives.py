@@ -177,12 +177,12 @@ class Predictive(Objective):
     learns as a density of real data, from entries whose values are known: no p(z) has to be right. With all hidden the
     first is MVAE's bound, q(z|nothing) for p(z). F = log p(y_s|z) is no score of a prediction: it lets the decoder learn
     from all there is. The encoder is told of it by the share `fidelity` only, as it would learn to pass on the noise in
-    what it sees. hide: which entries to hide; sharpness: w, 0 where entries are more than numbers with noise.
+    what it sees. hide: which entries to hide; energy_weight: w, 0 where entries are more than numbers with noise.
     """
 
-    def __init__(self, hide: Hiding, sharpness: float = 10.0, fidelity: float = 0.3):
+    def __init__(self, hide: Hiding, energy_weight: float = 10.0, fidelity: float = 0.3):
         super().__init__()
-        self.hide, self.sharpness, self.fidelity = hide, sharpness, fidelity
+        self.hide, self.energy_weight, self.fidelity = hide, energy_weight, fidelity
 
     def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
         """A bound on the log-density of what is hidden less its energy score, and the log-density of what is shown."""
@@ -191,19 +191,19 @@ class Predictive(Objective):
         q, q_s = unstacked(posterior.latent(obs.beside(shown)))  # one pass for both, and one for all z below
         z = reparametrise(q, normals(*q.base_dist.loc.shape))
         damped = z.detach() + self.fidelity * (z - z.detach())  # the same z, with less of a gradient
-        fresh = reparametrise(q_s, normals(2, *z.shape)) if self.sharpness else ()
+        fresh = reparametrise(q_s, normals(2, *z.shape)) if self.energy_weight else ()
         p, p_damped, *pair = unstacked(posterior.decode(torch.stack([z, damped, *fresh]), shown))
         E = posterior.corruption.marginal_log_prob(target, p)
         F = posterior.corruption.marginal_log_prob(shown, p_damped)
         K = kl_divergence(q, q_s)
-        if not self.sharpness:
+        if not self.energy_weight:
             return Bound(E + F - K, {"E": E, "F": F, "K": K})
 
         numbers = normals(2, *p.base_dist.loc.shape)
         x = torch.stack([reparametrise(*each) for each in zip(pair, numbers, strict=True)])
         first, second = posterior.corruption.corrupt(x, hidden, normals).values.unbind(0)
         S = (_distance(first, target.values) + _distance(second, target.values) - _distance(first, second)) / 2
-        return Bound(E + F - K - self.sharpness * S, {"E": E, "F": F, "K": K, "energy score": S})
+        return Bound(E + F - K - self.energy_weight * S, {"E": E, "F": F, "K": K, "energy score": S})
 
 
 def _distance(first: Tensor, second: Tensor) -> Tensor:

@@ -1,0 +1,73 @@
+"""Public names that changed. For one release the old ones still work, with a FutureWarning; model files keep for ever."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+PARAMETERS = {
+    "refine": "n_candidates",
+    "members": "n_members",
+    "limits": "detection_limits",
+    "recalibrate": "calibrate",
+}
+ATTRIBUTES = {**PARAMETERS, "widths_": "calibration_scale_", "space_": "encoder_", "surprises": "outliers"}
+KINDS = {"number": "continuous", "whole": "integer", "ordered": "ordinal", "excluded": "passthrough"}
+SETTINGS = {"sharpness": "energy_weight"}
+OPTIONS = {name.replace("_", "-"): new.replace("_", "-") for name, new in PARAMETERS.items()} | {"limit": "detection-limit"}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def renamed(names: Mapping[str, str], old: str, what: str) -> str:
+    """Give the present name for an old one, with a FutureWarning; any other name as it is."""
+    if old not in names:
+        return old
+    warnings.warn(f"The {what} {old!r} is called {names[old]!r} now.", FutureWarning, stacklevel=4)
+    return names[old]
+
+
+def takes_old_names(function: F) -> F:
+    """Let a function take parameters by their old names as well."""
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **{renamed(PARAMETERS, name, "parameter"): value for name, value in kwargs.items()})
+
+    return cast(F, called)
+
+
+def present_values(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Give parameters whose kinds and settings have their present names."""
+    kinds, settings = parameters.get("kinds"), parameters.get("settings")
+    if isinstance(kinds, dict):
+        parameters["kinds"] = {column: renamed(KINDS, kind, "kind") for column, kind in kinds.items()}
+    if isinstance(settings, dict):
+        parameters["settings"] = {renamed(SETTINGS, name, "setting"): value for name, value in settings.items()}
+    return parameters
+
+
+def format_2(meta: dict[str, Any]) -> dict[str, Any]:
+    """Give what a model file of format 1 says in the words of format 2; what does not fit is left for the check."""
+    meta = dict(meta)
+    parameters, columns = meta.get("parameters"), meta.get("columns")
+    if isinstance(parameters, dict):
+        parameters = {PARAMETERS.get(name, name): value for name, value in parameters.items()}
+        for name, words in (("kinds", KINDS), ("settings", SETTINGS)):
+            if isinstance(parameters.get(name), dict):
+                parameters[name] = _worded(parameters[name], words, values=name == "kinds")
+        meta["parameters"] = parameters
+    if isinstance(columns, list):
+        meta["columns"] = [_column(column) if isinstance(column, dict) else column for column in columns]
+    return meta
+
+
+def _worded(given: dict[str, Any], words: Mapping[str, str], values: bool) -> dict[str, Any]:
+    if values:
+        return {name: words.get(value, value) if isinstance(value, str) else value for name, value in given.items()}
+    return {words.get(name, name): value for name, value in given.items()}
+
+
+def _column(column: dict[str, Any]) -> dict[str, Any]:
+    column = {"censored" if name == "limits" else name: value for name, value in column.items()}
+    return column | _worded({"kind": column["kind"]}, KINDS, values=True) if "kind" in column else column
