@@ -187,7 +187,7 @@ def test_a_sample_is_uniform_and_hangs_on_the_seed_alone(tmp_path, monkeypatch):
 
     def sample(seed, read):
         source = sources.Source.open(tmp_path / "t.parquet")
-        found = sampling._Sample(source.schema, 10**9, seed, tiny())
+        found = sampling._Sample(source.schema, 10**9, seed, tiny().parameters())
         for part in source.tables(read):
             found.add(part)
         return found.table()["x"].to_numpy()

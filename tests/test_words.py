@@ -22,7 +22,7 @@ BANNED = {  # regular expression: what to write
     r"pools?(?!\()": "proposals, sampling-importance-resampling",
     r"(?<!ensemble )members?": "ensemble members",
     r"recalibrat\w+": "calibration scale",
-    r"outliers?": "outliers",
+    r"surprises?": "outliers",
     r"(?<!detection )(?<!time )(?<!in the )limits?": "censored values, detection limits",
     r"pass(?:es)? through": "passthrough columns",
     r"what is odd": "warnings",
@@ -114,7 +114,7 @@ def test_the_glossary_is_linked_and_in_alphabetical_order():
         "Draws hang on\nthe row.", "It was told the level.", "Scores beside others.", "It begins anew.", "0.814 is due.",
         "It covers .816 of .814.", "All is as it should be.", "Truth values.", "Training is watched.",
         "From 200 candidates.", "A pool of z.", "Four members.", "Recalibration.", "Surprises first.",
-        "DetectionLimits of columns.", "Text passes through.",
+        "Limits of columns.", "Text passes through.",
         "Trained by what it predicts.", "Whole numbers.", "One number a column.", "| frames a second |",
     ],
 )  # fmt: skip
