@@ -19,7 +19,7 @@ from unfade.app import desks, serve, work
 from unfade.app.desks import Desk, Desks
 from unfade.app.timing import Pace, Schedule
 from unfade.app.work import Folder, Job, Settings, load
-from unfade.data.containers import KINDS
+from unfade.data.columns import KINDS
 from unfade.errors import InvalidData, InvalidFile
 from unfade.io.tables import read_table, write_table
 
@@ -198,7 +198,7 @@ def test_images(tmp_path, folder, report, monkeypatch):
 def test_a_wrong_setting_is_a_sentence(loaded, folder):
     job = finished(Job(loaded, Settings(kinds={"town": "continuous"}), folder))
     assert job.result is None
-    assert job.error.startswith("Column 'town' cannot be of kind 'number'")
+    assert job.error.startswith("Column 'town' cannot be of kind 'continuous'")
     assert "too many" in finished(Job(loaded, Settings(draws=10**9), folder)).error
 
 

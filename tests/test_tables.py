@@ -18,7 +18,7 @@ from torch.distributions import Independent
 from unfade import DataNotice, InvalidData, Recoverer
 from unfade.corruption.mixed import MixedLikelihood, interval_log_mass
 from unfade.corruption.noise import GaussianNoise
-from unfade.data import containers as tables
+from unfade.data import columns as tables
 from unfade.data.containers import open_container
 from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations, as_observations
@@ -63,7 +63,7 @@ def test_kinds_are_found(mixed):
     assert container.columns[4].categories == ("Lima", "Oslo", "Rome")
     _, other = open_container(mixed, kinds={"town": "passthrough", "count": "category"})
     assert [column.kind for column in other.columns][2:5:2] == ["category", "passthrough"]
-    with pytest.raises(InvalidData, match="cannot be of kind 'number'"):
+    with pytest.raises(InvalidData, match="cannot be of kind 'continuous'"):
         open_container(mixed, kinds={"town": "continuous"})
     with pytest.raises(InvalidData, match="Kinds of columns are"):
         open_container(mixed, kinds={"town": "city"})
@@ -540,7 +540,7 @@ def test_limits_and_bounds_are_saved(tmp_path):
         clone(again).fit(data)
     quick(detection_limits={0: ("<", np.int64(-1))}, bounds={np.int64(1): (-9, 9)}).fit(array).save(tmp_path / "m")
     for wrong in (0.5, "<5", ("<", "5")):
-        with pytest.raises(InvalidData, match="Expected limits such as"):
+        with pytest.raises(InvalidData, match="Expected detection limits such as"):
             quick(detection_limits={0: wrong}).fit(array)
 
 

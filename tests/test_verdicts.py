@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from unfade import Recoverer, TrainingConfig
-from unfade.data.containers import Column
+from unfade.data.columns import Column
 from unfade.diagnostics.checks import (
     _convergence,
     check_columns,

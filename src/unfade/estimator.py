@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from unfade.data.containers import Column, Missing
+from unfade.data.columns import Column, Missing
 from unfade.data.dataset import Dataset, read
 from unfade.data.encoder import FeatureEncoder
 from unfade.data.options import Bounds

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from unfade.data.containers import value_of
+from unfade.data.columns import value_of
 from unfade.data.observations import AT_ONCE, Observations
 from unfade.data.support_gaps import describe_gaps
 from unfade.diagnostics.predictions import (

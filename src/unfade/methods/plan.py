@@ -8,7 +8,7 @@ import torch
 
 from unfade.corruption.mixed import recording
 from unfade.corruption.noise import Corruption
-from unfade.data.containers import TEMPORAL
+from unfade.data.columns import TEMPORAL
 from unfade.data.dataset import Dataset
 from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations
