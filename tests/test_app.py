@@ -15,11 +15,12 @@ import pyarrow as pa
 import pytest
 
 from unfade import Recoverer
-from unfade.app import desks, serve, work
-from unfade.app.desks import Desk, Desks
+from unfade.app import jobs, row_view, serve, workspaces
+from unfade.app.jobs import Job, Settings
 from unfade.app.timing import Pace, Schedule
-from unfade.app.work import Folder, Job, Settings, load
-from unfade.data.containers import KINDS
+from unfade.app.uploads import Folder, load
+from unfade.app.workspaces import Workspace, Workspaces
+from unfade.data.columns import KINDS
 from unfade.errors import InvalidData, InvalidFile
 from unfade.io.tables import read_table, write_table
 
@@ -66,7 +67,7 @@ def report(monkeypatch):
 
 def fast(monkeypatch, steps=20):
     """Fits of a fixed, small number of steps: equal from run to run."""
-    monkeypatch.setattr(work, "Recoverer", lambda **settings: Recoverer(**{**settings, "max_steps": steps}))
+    monkeypatch.setattr(jobs, "Recoverer", lambda **settings: Recoverer(**{**settings, "max_steps": steps}))
 
 
 def finished(job):
@@ -111,7 +112,7 @@ def test_a_bad_file_is_one_sentence(name, bad, folder):
 
 
 def test_every_kind_of_column_has_its_word():
-    assert tuple(pytest.importorskip("unfade.app.page").KINDS) == KINDS
+    assert tuple(pytest.importorskip("unfade.app.elements").KINDS) == KINDS
 
 
 def test_a_column_of_lists_is_told(tmp_path, folder):
@@ -133,7 +134,7 @@ def test_folders_are_private_and_go_with_their_owner():
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_results_are_those_of_the_estimator(ending, tmp_path, folder, report, monkeypatch):
-    monkeypatch.setattr(work, "AT_ONCE", 50)  # rows come in three parts
+    monkeypatch.setattr(jobs, "AT_ONCE", 50)  # rows come in three parts
     fast(monkeypatch)
     loaded = load(f"towns{ending}", content(mixed_table(), tmp_path, f"in{ending}"), folder.path)
     job = finished(Job(loaded, Settings(noise="learn-by-column", draws=3, seed=1), folder))
@@ -170,7 +171,7 @@ def test_a_row_and_its_draws(loaded, folder, report, monkeypatch):
     result = finished(Job(loaded, Settings(draws=4), folder)).result
     long = read_table(result.draws).to_pylist()
     row = next(i for i in range(120) if mixed_table()["town"][i].as_py() is None)
-    view = work.row_view(loaded, result, row)
+    view = row_view.row_view(loaded, result, row)
     assert view.draws == [{k: r[k] for k in loaded.table.column_names} for r in long if r["row"] == row]
     town = view.cells[3]
     assert (town.column, town.came, town.became) == ("town", "", "filled in")
@@ -190,7 +191,7 @@ def test_images(tmp_path, folder, report, monkeypatch):
     clean = read_table(result.clean)
     assert np.array_equal(clean[~np.isnan(images)], images[~np.isnan(images)])
     assert np.isfinite(clean).all()
-    view = work.row_view(loaded, result, 0)
+    view = row_view.row_view(loaded, result, 0)
     assert [name for name, _ in view.pictures] == ["as it came", "recovered", "draw 0", "draw 1"]
     assert view.pictures[0][1].shape == (160, 160, 3)
 
@@ -243,7 +244,7 @@ def test_cancelled_at_once_and_when_forgotten(loaded, folder):
     assert finished(job).error == "Cancelled."
     assert job.result is None
     forgotten = Job(loaded, Settings(), folder)
-    worker = next(t for t in threading.enumerate() if isinstance(t, work.Worker))
+    worker = next(t for t in threading.enumerate() if isinstance(t, jobs.Worker))
     del forgotten
     gc.collect()
     worker.join(30)
@@ -252,37 +253,37 @@ def test_cancelled_at_once_and_when_forgotten(loaded, folder):
 
 
 def test_a_fit_ends_when_no_session_waits_and_the_rest_later(loaded):
-    here, registry = {"one"}, Desks(wait=0.2, patience=1.5)
-    desk = registry.at("", "one", here.__contains__)
-    desk.take("1", "a.csv", b"")
-    assert desk.problem.startswith("a.csv is empty.")
-    desk.loaded = loaded
-    desk.start(Settings())
-    job = desk.job
+    here, registry = {"one"}, Workspaces(wait=0.2, patience=1.5)
+    workspace = registry.at("", "one", here.__contains__)
+    workspace.take("1", "a.csv", b"")
+    assert workspace.problem.startswith("a.csv is empty.")
+    workspace.loaded = loaded
+    workspace.start(Settings())
+    job = workspace.job
     time.sleep(0.6)
     assert job.running
-    assert registry.at(desk.word, "two", here.__contains__) is desk
+    assert registry.at(workspace.word, "two", here.__contains__) is workspace
     here.clear()
-    assert finished(job).error == desks.LEFT
-    assert not desk.closed
-    assert (desk.job, desk.loaded) == (job, loaded)
+    assert finished(job).error == workspaces.LEFT
+    assert not workspace.closed
+    assert (workspace.job, workspace.loaded) == (job, loaded)
     here.add("two")  # back after a reload, under a new number
     time.sleep(2)
-    assert registry.at(desk.word, "two", here.__contains__) is desk
-    assert not desk.closed
+    assert registry.at(workspace.word, "two", here.__contains__) is workspace
+    assert not workspace.closed
     here.clear()
     for _ in range(100):
         time.sleep(0.1)
-        if desk.closed:
+        if workspace.closed:
             break
-    assert desk.closed
-    assert (desk.job, desk.loaded) == (None, None)
-    assert not desk.folder.path.exists()
-    assert registry.at(desk.word, "two", here.__contains__) is not desk
+    assert workspace.closed
+    assert (workspace.job, workspace.loaded) == (None, None)
+    assert not workspace.folder.path.exists()
+    assert registry.at(workspace.word, "two", here.__contains__) is not workspace
 
 
-def test_a_desk_is_found_by_its_own_word_alone():
-    registry = Desks(patience=0.1)
+def test_a_workspace_is_found_by_its_own_word_alone():
+    registry = Workspaces(patience=0.1)
     first, second = (registry.at(word, "one", lambda session: False) for word in ("", "of my choice"))
     assert first is not second
     assert len(second.word) >= 20
@@ -290,10 +291,10 @@ def test_a_desk_is_found_by_its_own_word_alone():
 
 
 def test_another_file_keeps_settings_but_not_kinds(loaded):
-    desk = Desk()
-    desk.loaded, desk.choices = loaded, {"seed": 3, "kinds": ["town"], "kind of town": "ordinal"}
-    desk.clear()
-    assert (desk.choices, desk.loaded) == ({"seed": 3}, None)
+    workspace = Workspace()
+    workspace.loaded, workspace.choices = loaded, {"seed": 3, "kinds": ["town"], "kind of town": "ordinal"}
+    workspace.clear()
+    assert (workspace.choices, workspace.loaded) == ({"seed": 3}, None)
 
 
 def test_time_left_is_that_of_all_parts():
@@ -332,28 +333,28 @@ def test_a_fit_of_several_runs_leaves_time_for_each():
 
     def told(second, step, steps):
         now[0] = second
-        return pace.left(work.Progress(step, steps, 0.0, 1.0))
+        return pace.left(jobs.Progress(step, steps, 0.0, 1.0))
 
     told(1.0, 50, 500)
     assert told(10.0, 500, 500) > 50.0  # the noise level is found, the rest is to come
     told(11.0, 50, 5000)
     assert told(21.0, 550, 5000) == pytest.approx(89 + 0.2 * 99)
     assert told(110.0, 5000, 5000) > 10.0
-    assert Pace(False, 5.0, lambda: 2.0).left(work.Progress(50, 5000, 0.0, 900.0)) == 3.0
+    assert Pace(False, 5.0, lambda: 2.0).left(jobs.Progress(50, 5000, 0.0, 900.0)) == 3.0
 
 
 def test_the_time_left_never_claims_nothing_while_it_works(loaded, folder):
-    worker = work.Worker(loaded, Settings(seconds=0.001), folder)
+    worker = jobs.Worker(loaded, Settings(seconds=0.001), folder)
     time.sleep(0.01)
     for step in (50, 100, 20, 100):  # two parts of a fit, each to its end
-        worker.on_step(work.Progress(step, 100, 0.0, 0.0))
+        worker.on_step(jobs.Progress(step, 100, 0.0, 0.0))
     assert re.fullmatch(r"Learning from the data · part 2 of 6 · about [1-9]\d* s left", str(worker.now()))
     assert worker.now().share < 1.0
 
 
 def test_a_limit_is_for_all_of_the_work(loaded, folder):
-    parts = work.expected_seconds(loaded, Settings())
-    later = sum(parts[part] for part in (work.FILLING, work.DRAWING, work.FILES, work.REPORT))
+    parts = jobs.expected_seconds(loaded, Settings())
+    later = sum(parts[part] for part in (jobs.FILLING, jobs.DRAWING, jobs.FILES, jobs.REPORT))
     given = {}
 
     def recoverer(**settings):
@@ -361,7 +362,7 @@ def test_a_limit_is_for_all_of_the_work(loaded, folder):
         raise InvalidData("No fit here.")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work, "Recoverer", recoverer)
+        patch.setattr(jobs, "Recoverer", recoverer)
         finished(Job(loaded, Settings(seconds=60.0), folder))
         assert given["max_seconds"] == pytest.approx(60.0 - later)
         finished(Job(loaded, Settings(seconds=1.0), folder))
@@ -382,16 +383,16 @@ def test_values_that_stand_for_missing(tmp_path, folder, report, monkeypatch):
     assert "gone" not in read_table(result.clean)["a"].to_pylist()
 
 
-def test_cells_filled_with_one_draw_do_not_hang_on_parts(tmp_path, folder, report, monkeypatch):
+def test_cells_filled_with_one_draw_do_not_depend_on_parts(tmp_path, folder, report, monkeypatch):
     fast(monkeypatch)
-    monkeypatch.setattr(work, "AT_ONCE", 50)
+    monkeypatch.setattr(jobs, "AT_ONCE", 50)
     loaded = load("towns.parquet", content(mixed_table(), tmp_path, "in.parquet"), folder.path)
     result = finished(Job(loaded, Settings(fill="draw", draws=2), folder)).result
     clean = read_table(result.clean)
     assert clean.equals(result.recoverer.transform(loaded.table))
     row = next(i for i in range(60, 120) if mixed_table()["heat"][i].as_py() is None)
-    cell = work.row_view(loaded, result, row).cells[1]
-    assert cell.clean == work.words(clean["heat"][row].as_py())
+    cell = row_view.row_view(loaded, result, row).cells[1]
+    assert cell.clean == row_view.words(clean["heat"][row].as_py())
 
 
 @pytest.mark.parametrize("name", ["scan.PNG", "scans.zip"])

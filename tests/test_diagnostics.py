@@ -39,7 +39,7 @@ def test_held_out_cells_were_observed_and_are_scored_by_their_definition(line):
 
 
 def test_categories_are_scored_by_agreement():
-    from unfade.data.containers import Column
+    from unfade.data.columns import Column
 
     cells = HeldOut(np.array([0]), np.array([0]), np.array([1.0]), np.array([[1.0], [1.0], [2.0], [0.0]]),
                     np.array([[1.0], [0.0]]), (Column("c", "category", ("a", "b", "c")),))  # fmt: skip

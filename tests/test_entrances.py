@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from unfade import DataNotice, Recoverer
-from unfade.app import work
-from unfade.app.work import Folder, Job, Settings, load
+from unfade.app import jobs
+from unfade.app.jobs import Job, Settings
+from unfade.app.uploads import Folder, load
 from unfade.cli.app import app
 from unfade.engines import recover_batch
 from unfade.io.images import read_data
@@ -30,10 +31,10 @@ def recovered_by_command(path, out, *options):
 @pytest.fixture
 def page(monkeypatch):
     """What the page makes of a file, with the settings of the others."""
-    made = work.Recoverer
-    monkeypatch.setattr(work, "Recoverer", lambda **chosen: made(**{**chosen, **FAST}))
+    made = jobs.Recoverer
+    monkeypatch.setattr(jobs, "Recoverer", lambda **chosen: made(**{**chosen, **FAST}))
     monkeypatch.setattr(Recoverer, "report", lambda self, path, *_, **__: None)
-    work.hear_notices()
+    jobs.hear_notices()
 
     def run(path, draws=2):
         folder = Folder()

@@ -10,7 +10,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from unfade import InvalidData, InvalidFile, Recoverer
-from unfade.app import work
+from unfade.app import uploads
 from unfade.cli import app as cli
 from unfade.io.image_files import Unmeasured, read_frame, write_frame
 from unfade.io.images import evenly, open_frames, read_data
@@ -176,7 +176,7 @@ def test_a_stack_is_read_by_one_rule_everywhere(tmp_path):
     assert np.array_equal(np.isnan(table), (stack == 0).all(-1, keepdims=True).repeat(2, -1))
     assert np.array_equal(table, open_frames(tmp_path / "stack.npy").read(range(4)), equal_nan=True)
     assert "all 2 channels are 0" in str(rule)
-    loaded = work.load("stack.npy", (tmp_path / "stack.npy").read_bytes(), tmp_path)
+    loaded = uploads.load("stack.npy", (tmp_path / "stack.npy").read_bytes(), tmp_path)
     assert np.array_equal(loaded.table, table, equal_nan=True)
 
 

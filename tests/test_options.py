@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from unfade import InvalidData
 from unfade.cli import app as cli
-from unfade.cli.options import ALWAYS, RULES, Asked, check, option_name
+from unfade.cli.option_rules import ALWAYS, RULES, Asked, check, option_name
 
 OPTIONS = {
     name: {each.name for each in command.params} - {"help"}

@@ -9,7 +9,7 @@ from conftest import small_table
 from test_cli import FAST, csv, run
 
 from unfade import InvalidData, Recoverer
-from unfade.cli import commands
+from unfade.cli import recovery
 from unfade.io.tables import read_table, write_table
 from unfade.streaming import recover_stream
 from unfade.training import progress
@@ -73,7 +73,7 @@ def test_a_large_table_is_pointed_to_the_folder_before_the_fit(csv, tmp_path, mo
     monkeypatch.setattr(Recoverer, "fit", begun)
     for name, least in (("LARGE_ROWS", 60), ("LARGE_CELLS", 60 * 4 * 6)):
         with monkeypatch.context() as few:
-            few.setattr(commands, name, least)
+            few.setattr(recovery, name, least)
             said = run("recover", csv, "-o", tmp_path / "o.csv", "--draws-to", tmp_path / "d.csv", "--draws", 5).output
             assert said.startswith(f"note: {csv} has 60 rows and 240 cells")
             assert said.endswith("within --memory.\nerror: The fit has begun.\n")

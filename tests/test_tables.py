@@ -18,7 +18,7 @@ from torch.distributions import Independent
 from unfade import DataNotice, InvalidData, Recoverer
 from unfade.corruption.mixed import MixedLikelihood, interval_log_mass
 from unfade.corruption.noise import GaussianNoise
-from unfade.data import containers as tables
+from unfade.data import columns as tables
 from unfade.data.containers import open_container
 from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations, as_observations

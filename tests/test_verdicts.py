@@ -8,15 +8,10 @@ import pytest
 import torch
 
 from unfade import Recoverer, TrainingConfig
-from unfade.data.containers import Column
-from unfade.diagnostics.checks import (
-    _convergence,
-    check_columns,
-    collapsed,
-    missing_links,
-    spread,
-    spread_beneath_noise,
-)
+from unfade.data.columns import Column
+from unfade.diagnostics.checks import _convergence
+from unfade.diagnostics.coverage import check_columns, collapsed, spread, spread_beneath_noise
+from unfade.diagnostics.missingness import missing_links
 from unfade.inference.held_out import HeldOut
 from unfade.training.loop import Ended, History
 

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from unfade.data.containers import Column, Missing
+from unfade.data.columns import Column, Missing
 from unfade.data.dataset import Dataset, read
 from unfade.data.encoder import FeatureEncoder
 from unfade.data.options import Bounds
@@ -141,28 +141,14 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     @takes_old_names
     def __init__(
         self,
-        method: str = "tae",
-        *,
-        noise: Any = None,
-        kinds: dict[str, str] | None = None,
-        missing: Missing | None = None,
-        fill: str = "mean",
-        bounds: Bounds | None = None,
-        detection_limits: dict[Any, tuple[str, float]] | None = None,
-        scaling: str | None = "auto",
-        network: str = "auto",
-        n_members: int | str = "auto",
-        calibrate: bool = True,
-        n_candidates: int | str = "auto",
-        max_steps: int | None = None,
-        max_seconds: float | None = None,
-        architecture: AnyArchitecture | None = None,
-        training: TrainingConfig | None = None,
-        settings: dict[str, Any] | None = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 1,
-    ):
+        method: str = "tae", *,
+        noise: Any = None, kinds: dict[str, str] | None = None, missing: Missing | None = None, fill: str = "mean",
+        bounds: Bounds | None = None, detection_limits: dict[Any, tuple[str, float]] | None = None,
+        scaling: str | None = "auto", network: str = "auto", n_members: int | str = "auto", calibrate: bool = True,
+        n_candidates: int | str = "auto", max_steps: int | None = None, max_seconds: float | None = None,
+        architecture: AnyArchitecture | None = None, training: TrainingConfig | None = None,
+        settings: dict[str, Any] | None = None, device: str = "auto", random_state: Any = None, verbose: int = 1,
+    ):  # fmt: skip
         self.method = method
         self.noise = noise
         self.kinds = kinds

@@ -49,7 +49,7 @@ def serve(port: int | None = None, open_browser: bool = True) -> None:
         from streamlit.web import bootstrap
     except ImportError:
         raise UnfadeError("The page needs Streamlit, which is not installed. Use pip install 'unfade[app]'.") from None
-    from unfade.app.work import end_all
+    from unfade.app.jobs import end_all
 
     port = _usable(port)
     os.environ[KEY_VARIABLE] = key = secrets.token_urlsafe(24)

@@ -1,143 +1,96 @@
-"""Which options of a command have an effect, and where: one table, so that none is accepted that does nothing."""
+"""Options of the commands, each declared once: its type, its name and its help."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated
 
-from unfade.errors import InvalidData
+import typer
 
-
-@dataclass(frozen=True)
-class Asked:
-    """A command as it was given.
-
-    given: options by the names of their parameters; data: "table", "array" (which has no column names) or "images";
-    folder: whether a table is written part by part into a folder; piped_in, piped_out: whether data come from standard
-    input, or go to standard output.
-    """
-
-    given: frozenset[str]
-    data: str
-    folder: bool = False
-    piped_in: bool = False
-    piped_out: bool = False
-
-    def has(self, *names: str) -> bool:
-        """Whether one of these options was given."""
-        return not self.given.isdisjoint(names)
-
-
-class Rule(NamedTuple):
-    """When an option has an effect, and what to say where it has none; fatal: as an error, else as a notice."""
-
-    works: Callable[[Asked], bool]
-    said: str
-    fatal: bool = True
-
-
-def _images(asked: Asked) -> bool:
-    return asked.data == "images"
-
-
-def _no_model(asked: Asked) -> bool:
-    return not asked.has("model")
-
-
-_FITTED = Rule(_no_model, "No effect with --model, which is fitted already: {}.", fatal=False)
-_FIT = [
-    "noise",
-    "method",
-    "kinds",
-    "missing",
-    "bounds",
-    "detection_limits",
-    "scaling",
-    "network",
-    "n_members",
-    "max_steps",
-    "max_seconds",
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Noise = Annotated[
+    str,
+    typer.Option(help="none, learn (per column), learn-shared, learn-by-value, infer, 0.3, or temp=0.5,hum=learn."),
 ]
-ALWAYS = frozenset(
-    ("data", "model", "save", "n_candidates", "fill", "dry_run", "quiet", "debug")
-)  # options that have an effect wherever they can be given
-RULES: dict[str, tuple[Rule, ...]] = {
-    **dict.fromkeys(_FIT, (_FITTED,)),
-    "kinds": (
-        Rule(lambda a: a.data == "table", "--kind is for tables with column names: the data are an array or images."),
-        _FITTED,
+Method = Annotated[str, typer.Option(help="tae, mvae, miwae or tae-paper (slow: 500,000 steps).")]
+Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Kind of a column: zip=category or note=passthrough.")]
+Bounds = Annotated[list[str] | None, typer.Option(help="Least and largest value of a column, age=0:120, or of all, 0:1.")]
+DetectionLimits = Annotated[
+    list[str] | None, typer.Option("--detection-limit", help="Detection limit of a column: 'lead<0.5'.")
+]
+Marks = Annotated[
+    list[str] | None,
+    typer.Option("--missing", help="Value that stands for missing ones: -99 (in all columns) or age=-99; may be repeated."),
+]
+Fill = Annotated[
+    str | None,
+    typer.Option(help="What missing cells get: mean, median or draw (mean), rounded to a value that the column can hold."),
+]
+Scale = Annotated[str, typer.Option(help="auto, variance, interval, joint-variance, joint-interval or none.")]
+Network = Annotated[str, typer.Option(help="auto, full, or for images conv (the paper's) or conv-large.")]
+Members = Annotated[int | None, typer.Option(min=1, help="Models side by side; chosen by the size of the table.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")]
+MaxSteps = Annotated[int | None, typer.Option(help="Training steps; chosen by held-out cells where not given.")]
+MaxSeconds = Annotated[float | None, typer.Option(help="Time budget of the fit.")]
+Model = Annotated[Path | None, typer.Option(help="Use this fitted model instead of fitting.")]
+MissingValue = Annotated[
+    str | None,
+    typer.Option(
+        help="What pixels hold that were not measured, in all channels: 0 (whole numbers), nan (others), or none."
     ),
-    "missing_value": (Rule(_images, "--missing-value is for images, the data hold none. Leave it out."),),
-    "seed": (
-        Rule(
-            lambda a: _no_model(a) or a.has("draws_to", "std_to", "gallery") or (a.folder and a.has("draws")),
-            "--seed has no effect with --model where no draws are made.",
-            fatal=False,
-        ),
+]
+InputData = Annotated[
+    Path,
+    typer.Argument(
+        help="Table (.csv, .parquet, .feather), array (.npy, .npz, .zarr), a folder of images, or - (CSV from standard "
+        "input)."
     ),
-    "output": (
-        Rule(lambda a: not (a.piped_out and _images(a)), "-o - writes a table: give images a folder or a file to go to."),
+]
+OutputData = Annotated[
+    Path,
+    typer.Option(
+        "-o",
+        "--output",
+        help="Where the recovered data (posterior mean) go; a folder: part by part; -: as CSV to standard output.",
     ),
-    "as_json": (
-        Rule(
-            lambda a: not a.piped_out,
-            "--json and -o - both write to standard output. Give -o a file, or leave --json out.",
-        ),
-    ),
-    "draws": (
-        Rule(
-            lambda a: a.folder or a.has("draws_to") or (_images(a) and a.has("std_to")),
-            "--draws says how many draws to write, but not where: give --draws-to FILE (for images also --std-to), or a "
-            "folder (-o FOLDER), which holds them too.",
-        ),
-    ),
-    "draws_to": (
-        Rule(lambda a: not a.folder, "-o FOLDER holds the draws too: leave --draws-to out, and say how many by --draws."),
-    ),
-    "report": (
-        Rule(lambda a: not a.folder, "--report needs the whole table in memory, which -o FOLDER is not for: leave it out."),
-    ),
-    "std_to": (
-        Rule(_images, "--std-to is for images, the data hold none. Leave it out: --draws-to shows how sure cells are."),
-    ),
-    "gallery": (Rule(_images, "--gallery is for images, the data hold none. Leave it out."),),
-    "memory": (
-        Rule(
-            lambda a: a.folder or _images(a),
-            "--memory bounds what is in memory at a time where -o is a folder, or the data are images: give one, or leave "
-            "--memory out.",
-        ),
-    ),
-    "checkpoint": (
-        Rule(_no_model, "--checkpoint keeps what training has reached, and with --model there is no training."),
-    ),
-    "checkpoint_every": (
-        Rule(lambda a: a.has("checkpoint"), "--checkpoint-every needs --checkpoint FOLDER, where checkpoints go."),
-    ),
-    "resume": (
-        Rule(
-            lambda a: a.has("checkpoint") or (a.folder and not a.piped_in),
-            "--resume goes on from what a stopped run has left: give the --checkpoint FOLDER of that run, or the folder "
-            "that it wrote to (-o FOLDER, of the same file).",
-        ),
-    ),
-}
+]
+NumberOfDraws = Annotated[
+    int | None, typer.Option(help="Number of draws for --draws-to (20; 8 of images), or into a folder (none).")
+]
+DrawsTo = Annotated[
+    Path | None,
+    typer.Option(help="Long table of draws: columns draw, row, then the data's; of images where their draws go."),
+]
+StdTo = Annotated[Path | None, typer.Option(help="Where standard deviations go, if DATA are images.")]
+Gallery = Annotated[
+    Path | None, typer.Option(help="Picture (.png) of some images: given, mean, draws, standard deviation.")
+]
+Report = Annotated[Path | None, typer.Option(help="Page (.html) that says how far to trust the result, with pictures.")]
+Save = Annotated[Path | None, typer.Option(help="Save the fitted model here.")]
+Memory = Annotated[str, typer.Option(help="What data may take at a time, if -o is a folder.")]
+CheckpointFolder = Annotated[
+    Path | None, typer.Option(help="Folder in which training keeps what it has reached; empty again at the end.")
+]
+CheckpointEvery = Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from what a stopped run has left.")]
+Candidates = Annotated[int | None, typer.Option(help="Proposals a draw is resampled from; 0: plain draws, faster.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be trained and how long it takes; write nothing.")
+]
 
-
-def check(asked: Asked) -> list[str]:
-    """Refuse options that cannot have an effect; notices of those that have none here."""
-    notes: dict[str, list[str]] = {}
-    for name in sorted(asked.given & set(RULES)):
-        for rule in RULES[name]:
-            if rule.works(asked):
-                continue
-            if rule.fatal:
-                raise InvalidData(rule.said)
-            notes.setdefault(rule.said, []).append(option_name(name))
-    return [said.format(", ".join(names)) for said, names in notes.items()]
-
-
-def option_name(parameter: str) -> str:
-    """The option of a parameter, as it is given."""
-    return {"kinds": "--kind", "detection_limits": "--detection-limit", "as_json": "--json"}.get(
-        parameter, f"--{parameter.replace('_', '-')}"
-    )
+Experiment = Annotated[str, typer.Argument(help="The experiment; `list` names them all.")]
+ExperimentFolder = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Folder for results and pictures; NAME-SCHEDULE where not given.")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="The same as --schedule quick: minutes on two cores.")]
+StepSchedule = Annotated[str, typer.Option(help="paper: to the letter; equal: as many samples seen; short; quick.")]
+Repeats = Annotated[int | None, typer.Option(min=1, help="Masks or subsets; the paper's number where not given.")]
+DataFolder = Annotated[Path | None, typer.Option(help="Folder with the data sets; fetched where they are not there.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+LearnNoise = Annotated[bool, typer.Option("--learn-noise", help="Every method learns the noise level.")]
+Together = Annotated[int, typer.Option(min=1, help="Models trained side by side; more need more memory.")]
+DataSets = Annotated[list[str] | None, typer.Option(help="Of table1: this data set; may be repeated.")]
+Shares = Annotated[list[float] | None, typer.Option(help="Of table1: this share missing; may be repeated.")]
+Ways = Annotated[list[str] | None, typer.Option(help="Of table1, supp-mnar: this row; may be repeated.")]
+Floors = Annotated[list[float] | None, typer.Option(min=0.1, help="Of table1, supp-mnar: this floor; may be repeated.")]
+PrintSettings = Annotated[bool, typer.Option("--dry-run", help="Print the settings and stop.")]

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unfade.data.containers import Column, Container, Missing, open_container
+from unfade.data.columns import Column, Missing
+from unfade.data.containers import Container, open_container
 from unfade.data.observations import Observations, as_observations
 from unfade.data.options import DetectionLimits, with_detection_limits
 

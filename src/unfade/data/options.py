@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unfade.data.containers import DAY, TEMPORAL, Column, Container, detection_limits
+from unfade.data.columns import DAY, TEMPORAL, Column
+from unfade.data.containers import Container, detection_limits
 from unfade.data.encoder import FeatureEncoder, skewed
 from unfade.data.observations import Observations, by_columns, variance
 from unfade.errors import DataNotice, InvalidData

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unfade.data.containers import Column
+from unfade.data.columns import Column
 from unfade.data.observations import Observations
 from unfade.errors import DataNotice
 from unfade.rng import KeyedNormals

@@ -2,15 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import torch
 
-from unfade.data.containers import value_of
 from unfade.data.observations import AT_ONCE, Observations
 from unfade.data.support_gaps import describe_gaps
+from unfade.diagnostics.coverage import (
+    COLLAPSED,
+    LEAST,
+    ColumnCheck,
+    check_columns,
+    collapsed,
+    spread,
+    spread_beneath_noise,
+)
+from unfade.diagnostics.missingness import MissingLink, missing_links
 from unfade.diagnostics.predictions import (
     ColumnNoise,
     Comparison,
@@ -28,11 +36,6 @@ from unfade.models.latent_variable import Ensemble
 from unfade.models.linear import is_linear
 from unfade.training.loop import FEW_STEPS, Ended, History
 
-COLLAPSED = 0.7  # spread below which draws have collapsed
-_LEAST = 20  # cells of a column from which something can be said about it
-_LISTED = 100  # columns that are listed though they cannot be judged, at most
-_CHANCE = 0.05  # of a false alarm among all columns
-
 LARGEST = 4096  # pixels of an image of which a page shows many
 
 
@@ -48,50 +51,6 @@ class Verdict:
 
     def __str__(self) -> str:
         return f"[{self.level:5}] {self.what}: {self.says}" + (f" {self.todo}" if self.todo else "")
-
-
-@dataclass(frozen=True)
-class ColumnCheck:
-    """Held-out cells of a column: how many, the share within their 90 % intervals, and what chance explains.
-
-    Of columns that have fewer than 20 such cells, coverage and CRPS are NaN.
-    """
-
-    column: str
-    cells: int
-    coverage: float
-    low: float
-    high: float
-    crps: float
-
-    @property
-    def finding(self) -> str:
-        """In a word or two."""
-        if self.cells < _LEAST:
-            return "too few cells to judge"
-        if self.coverage < self.low:
-            return "too sure"
-        return "too unsure" if self.coverage > self.high else "within tolerance"
-
-
-@dataclass(frozen=True)
-class MissingLink:
-    """Cells of `column` go missing more often where `other` is high (shift > 0) or low; shift: in sds of `other`.
-
-    value: where `other` is a category, the one at which they do; shift is in sds of whether it is that.
-    """
-
-    column: str
-    other: str
-    shift: float
-    z: float
-    value: Any = None
-
-    @property
-    def where(self) -> str:
-        """Where cells go missing more often, in words."""
-        said = ("high" if self.shift > 0 else "low") if self.value is None else repr(self.value)
-        return f"{self.other!r} is {said}"
 
 
 @dataclass(frozen=True)
@@ -183,40 +142,6 @@ def _diagnose_images(model: FittedModel, X: Any, entered: Observations) -> Diagn
     return Diagnosis(tuple(sorted(verdicts, key=lambda v: order.index(v.level))), cells, (), simple, (), ())
 
 
-def spread(cells: HeldOut) -> float:
-    """How wide draws are for how far off they are: 1 where they are right, less where they are too narrow.
-
-    The mean, over the central 50 % and 90 %, of the share that is covered over the share that is due. Draws at half
-    their spread have 0.59; draws from one of two equal modes 0.5; single guesses 0.
-    """
-    return float(np.mean([cells.covered(level).mean() / cells.due(level) for level in (0.5, 0.9)]))
-
-
-def spread_beneath_noise(cells: HeldOut, noise: Any, seed: int = 0) -> tuple[float, float]:
-    """The same for the clean values beneath the noise, which hides how narrow draws are: the ratio of their sd to the
-    error that noise does not explain; and the most that chance allows it to be (rows drawn again, 97.5 %).
-    """
-    levels = np.broadcast_to(np.ravel(noise), cells.seen.shape[1:])[cells.columns] / cells.units()
-    m = len(cells.draws)
-    own = (cells.draws / cells.units()).var(0, ddof=1) - levels**2
-    error = ((cells.values - cells.draws.mean(0)) / cells.units()) ** 2 * m / (m + 1) - levels**2
-    rows = np.unique(cells.rows, return_inverse=True)[1]
-    sums = np.stack([np.bincount(rows, part) for part in (own, error)])
-    rng = np.random.default_rng(seed)
-    again = np.stack([sums[:, rng.integers(0, sums.shape[1], sums.shape[1])].sum(1) for _ in range(400)])
-    ratios = [np.sqrt(max(a, 0.0) / e) if e > 0 else np.inf for a, e in (sums.sum(1), *again)]
-    return float(ratios[0]), float(np.quantile(ratios[1:], 0.975))
-
-
-def collapsed(cells: HeldOut, noise: Any = None) -> bool:
-    """Whether draws have collapsed: far too narrow for how far off they are. noise: its sd, one number or one a column."""
-    numbers = cells.numbers()
-    if not len(numbers):
-        return False
-    hidden = noise is not None and np.any(np.asarray(noise) > 0) and spread_beneath_noise(numbers, noise)[1] < COLLAPSED
-    return bool(hidden) or spread(numbers) < COLLAPSED
-
-
 def _collapse(cells: HeldOut, noise: Any) -> Verdict:
     numbers = cells.numbers()
     if not len(numbers):
@@ -254,33 +179,13 @@ def _calibration(cells: HeldOut, level: float = 0.9) -> Verdict:
     return Verdict("90 % intervals", "red" if share < due and off > 0.1 else "amber", says, share, todo)
 
 
-def check_columns(cells: HeldOut, level: float = 0.9) -> tuple[ColumnCheck, ...]:
-    """Coverage of each column of numbers that has missing or held-out cells, with bands for one table in twenty."""
-    inside, scores, found = cells.covered(level), cells.scores(), []
-    named = cells.discrete()
-    count = np.bincount(cells.columns, minlength=cells.seen.shape[1])
-    passed = np.array([c.kind == "passthrough" for c in cells.kinds or ()] or [False] * len(count))
-    counted = np.nonzero(~named & (count >= _LEAST))[0]
-    few = np.nonzero(~named & ~passed & (count < _LEAST) & np.isnan(cells.seen).any(0))[0]
-    z = NormalDist().inv_cdf(1 - _CHANCE / 2 / max(1, len(counted)))
-    for j in counted.tolist():
-        here, due = cells.columns == j, cells.due(level)
-        band = z * np.sqrt(due * (1 - due) / here.sum())
-        found.append(
-            ColumnCheck(cells.name(j), int(here.sum()), float(inside[here].mean()), due - band, min(1.0, due + band),
-                        float(scores[here].mean()))
-        )  # fmt: skip
-    found += [ColumnCheck(cells.name(j), int(count[j]), np.nan, np.nan, np.nan, np.nan) for j in few[:_LISTED].tolist()]
-    return tuple(found)
-
-
 def _by_column(checks: Sequence[ColumnCheck]) -> Verdict:
-    columns = [column for column in checks if column.cells >= _LEAST]
+    columns = [column for column in checks if column.cells >= LEAST]
     off = [column for column in columns if column.finding != "within tolerance"]
     if not columns:
-        return Verdict("column by column", "amber", f"no column has {_LEAST} held-out cells, so none can be judged.", 0.0)
+        return Verdict("column by column", "amber", f"no column has {LEAST} held-out cells, so none can be judged.", 0.0)
     if not off:
-        says = f"intervals of all {len(columns)} columns with {_LEAST} held-out cells or more cover as chance explains."
+        says = f"intervals of all {len(columns)} columns with {LEAST} held-out cells or more cover as chance explains."
         return Verdict("column by column", "green", says, 0.0)
     worst = sorted(off, key=lambda column: abs(column.coverage - (column.low + column.high) / 2), reverse=True)[:5]
     listed = "; ".join(f"{c.column} {c.finding} ({c.coverage:.0%} for {(c.low + c.high) / 2:.0%})" for c in worst)
@@ -336,51 +241,6 @@ def _late_rise(values: Sequence[float]) -> float:
         return 0.0
     first, before, last = v[len(v) // 10], np.mean(v[-len(v) * 2 // 5 : -len(v) // 5]), np.mean(v[-len(v) // 5 :])
     return float(np.clip((last - before) / max(last - first, 1e-12), 0.0, 1.0)) if last > first else 0.0
-
-
-def missing_links(cells: HeldOut) -> tuple[MissingLink, ...]:
-    """Which columns' cells go missing more often where another column is high or low, beyond chance at one in a hundred.
-
-    Compares the means of the other column where this one is seen and where it is missing (Welch's statistic).
-    """
-    table, found = cells.seen.copy(), []
-    table[cells.rows, cells.columns] = cells.values  # those were observed
-    table = table[np.random.default_rng(0).permutation(len(table))[:20_000]]
-    missing = np.isnan(table)
-    candidates = [j for j in range(table.shape[1]) if _LEAST <= missing[:, j].sum() <= len(table) - _LEAST][:200]
-    known = (~missing).sum(0) >= 2
-    numbers = np.nonzero(known & ~cells.discrete())[0].tolist()
-    others = [k for k in numbers if np.nanstd(table[:, k]) > 0][:200]
-    levels = _levels(cells, table)
-    values = {len(others) + i: value for i, (*_, value) in enumerate(levels)}
-    table = np.column_stack([table[:, others], *(there for _, there, _ in levels)])
-    others += [k for k, *_ in levels]
-    bar = NormalDist().inv_cdf(1 - 0.01 / 2 / max(1, len(candidates) * len(others)))
-    for j in candidates:
-        gone, there = table[missing[:, j]], table[~missing[:, j]]
-        counts = [np.maximum((~np.isnan(part)).sum(0), 1) for part in (gone, there)]
-        with np.errstate(invalid="ignore"):
-            means = [np.nansum(part, 0) / n for part, n in zip((gone, there), counts, strict=True)]
-            variances = [np.nansum((part - m) ** 2, 0) / np.maximum(n - 1, 1) / n
-                         for part, m, n in zip((gone, there), means, counts, strict=True)]  # fmt: skip
-            z = (means[0] - means[1]) / np.sqrt(np.maximum(sum(variances), 1e-300))
-        for i, k in enumerate(others):
-            if k != j and min(c[i] for c in counts) >= _LEAST and (z[i] if i in values else abs(z[i])) > bar:
-                shift = (means[0][i] - means[1][i]) / np.nanstd(table[:, i])
-                far = float(np.clip(z[i], -99, 99))
-                found.append(MissingLink(cells.name(j), cells.name(k), float(shift), far, values.get(i)))
-    return tuple(sorted(found, key=lambda link: -abs(link.z)))
-
-
-def _levels(cells: HeldOut, table: np.ndarray) -> list[tuple[int, np.ndarray, Any]]:
-    """Of columns of up to twenty categories or truth values: their number, where they are one value, and that value."""
-    found = []
-    for k in np.nonzero(cells.discrete())[0].tolist():
-        column, known = cells.kinds[k], ~np.isnan(table[:, k])  # type: ignore[index]
-        codes = np.unique(table[known, k])
-        if 1 < len(codes) <= 20:
-            found += [(k, np.where(known, table[:, k] == c, np.nan), value_of(c, column)) for c in codes]
-    return found[:200]
 
 
 def _missingness(links: Sequence[MissingLink]) -> Verdict:

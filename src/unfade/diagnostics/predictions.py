@@ -10,7 +10,8 @@ import torch
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
 from unfade.corruption.noise import GaussianNoise
-from unfade.data.containers import DAY, Column, Container, open_container, value_of
+from unfade.data.columns import DAY, Column, value_of
+from unfade.data.containers import Container, open_container
 from unfade.data.observations import Observations, as_observations
 from unfade.data.options import TOLD
 from unfade.errors import InvalidData

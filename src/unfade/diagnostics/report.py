@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from unfade import storage
-from unfade.data.containers import TEMPORAL, Column, open_container, take, value_of
+from unfade.data.columns import TEMPORAL, Column, value_of
+from unfade.data.containers import open_container, take
 from unfade.diagnostics.checks import Diagnosis, diagnose, large_images
 from unfade.diagnostics.images import draw_gallery, shape_of
 from unfade.diagnostics.predictions import outliers

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from unfade.data.containers import Column, Container
+from unfade.data.columns import Column
+from unfade.data.containers import Container
 from unfade.errors import InvalidData
 
 

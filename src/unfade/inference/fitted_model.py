@@ -14,7 +14,7 @@ from torch import Tensor
 from unfade import storage
 from unfade.corruption.noise import GrowingNoise
 from unfade.data import observations
-from unfade.data.containers import Column
+from unfade.data.columns import Column
 from unfade.data.dataset import Dataset, read
 from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from unfade.data.containers import Column
+from unfade.data.columns import Column
 from unfade.metrics import coverage_due, covered, crps
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unfade.data.containers import KINDS
+from unfade.data.columns import KINDS
 from unfade.data.observations import SCALINGS
 from unfade.data.options import LEARNED
 from unfade.methods.parameters import MOST_CANDIDATES

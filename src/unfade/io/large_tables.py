@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from unfade.data import containers as tables
+from unfade.data.containers import check_names
 from unfade.errors import InvalidData, InvalidFile
 from unfade.io import tables as files
 from unfade.storage import check_name
@@ -67,7 +67,7 @@ class Source:
             raise InvalidFile(f"Expected a file or folder at {path}, found none. Check the path.")
         schema = _csv_schema(path) if _is_csv(path) else _parquet_schema(found)
         files.check_header(path, schema.names)
-        tables.check_names(schema.names)
+        check_names(schema.names)
         return cls(path, found, schema)
 
     def tables(self, size: int, start: int = 0) -> Iterator[pa.Table]:
@@ -150,7 +150,7 @@ def _csv_schema(path: Path) -> pa.Schema:
             reader = _open_csv(path, schema and dict(zip(schema.names, schema.types, strict=True)))
             if schema is None:
                 schema = reader.schema
-                tables.check_names(schema.names)
+                check_names(schema.names)
             for _ in reader:
                 pass
             return _with_codes(path, schema)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from unfade.data.containers import Missing
+from unfade.data.columns import Missing
 from unfade.data.options import Bounds, DetectionLimits
 from unfade.errors import InvalidData
 from unfade.methods.registry import METHODS, candidates_for, members_for

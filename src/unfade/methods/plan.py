@@ -1,5 +1,6 @@
 """Plan: every decision of a fit, made in one place before it begins. Printed, it says what will be trained, and why."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 
 from unfade.corruption.mixed import recording
 from unfade.corruption.noise import Corruption
-from unfade.data.containers import TEMPORAL
+from unfade.data.columns import TEMPORAL
 from unfade.data.dataset import Dataset
 from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations
@@ -63,8 +64,7 @@ class Plan:
     def corruption(self) -> Corruption:
         """How clean became observed, in the encoder's units; its noise level may be to be learned."""
         sure = torch.tensor(self.temporal) if self.temporal else None
-        inferred = isinstance(self.noise, str) and self.noise == "infer"
-        return recording(1.0 if inferred else self.noise, self.encoder, sure)
+        return recording(1.0 if _is(self.noise, "infer") else self.noise, self.encoder, sure)
 
     def task(self, obs: Observations) -> Task:
         """The fit as recipes take it."""
@@ -117,29 +117,18 @@ def _noise_in_words(noise: Any) -> str:
 
 def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     """Decide everything that a fit to these data needs, and warn of what users would want to know."""
-    method, obs, columns = parameters.method, data.obs, data.columns
-    settings, noise = dict(parameters.settings or {}), parameters.noise
-    mixed = METHODS[method].mixed and settings.get("posterior") != "bound"
-    conv, growing = _convolutional(parameters, obs), isinstance(noise, str) and noise == "learn-by-value"
-    scaling = parameters.scaling
-    if scaling == "auto":
-        scaling = "joint-variance" if conv or growing else "variance"
+    method, obs, columns, settings = parameters.method, data.obs, data.columns, _settings(parameters)
+    conv, growing = _convolutional(parameters, obs), _is(parameters.noise, "learn-by-value")
+    scaling = _scaling(parameters.scaling, conv is not None, growing)
     names, kinds = data.container.names or range(obs.event_shape[0]), [column.kind for column in columns]
-    noise = named_noise(noise, names, "joint" in str(scaling), kinds)
+    noise = named_noise(parameters.noise, names, "joint" in str(scaling), kinds)
     if growing and scaling != "joint-variance":
         raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
+    mixed = METHODS[method].mixed and settings.get("posterior") != "bound"
     encoder = model_space(obs, columns, scaling, noise, parameters.bounds, mixed, conv is not None)
-    warn_unusual(obs, encoder, columns, noisy=parameters.noise is not None)
-    warn_passthrough_with_missing(data.container, parameters.kinds)
-    gaps = find_gaps(obs, columns)
-    warn_gaps(gaps, columns)
     images = conv is not None or is_image(obs.event_shape)
-    if images:
-        warn_few_images(len(obs))
-    if isinstance(noise, str) and noise == "infer":
-        if method != "tae-paper":
-            raise InvalidData(f"noise='infer' belongs to method 'tae-paper', got {method!r}. Use noise='learn'.")
-        settings["infer_noise"] = True  # the level comes from q(beta|z,y)
+    gaps = find_gaps(obs, columns)
+    _warn(parameters, data, encoder, gaps, images)
     architecture = conv or _fully_connected(parameters, len(obs), encoder)
     by_prediction = predicts(settings.get("posterior", "auto"), len(encoder.numbers))
     predictive = method == "tae" and not architecture.decoder_sees and by_prediction
@@ -167,6 +156,36 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
         samples=len(obs),
         missing=1 - float(obs.observed.double().mean()),
     )
+
+
+def _is(noise: Any, word: str) -> bool:
+    return isinstance(noise, str) and noise == word
+
+
+def _settings(parameters: Parameters) -> dict[str, Any]:
+    """Settings of the method; the noise level may come from q(beta|z,y)."""
+    settings = dict(parameters.settings or {})
+    if _is(parameters.noise, "infer"):
+        if parameters.method != "tae-paper":
+            raise InvalidData(f"noise='infer' belongs to method 'tae-paper', got {parameters.method!r}. Use noise='learn'.")
+        settings["infer_noise"] = True
+    return settings
+
+
+def _scaling(asked: str | None, convolutional: bool, growing: bool) -> str | None:
+    """One unit for all entries of images and for noise that grows with the value, where the user leaves it open."""
+    if asked != "auto":
+        return asked
+    return "joint-variance" if convolutional or growing else "variance"
+
+
+def _warn(parameters: Parameters, data: Dataset, encoder: FeatureEncoder, gaps: Sequence[SupportGap], images: bool) -> None:
+    """Warn of what users would want to know of their data before a fit."""
+    warn_unusual(data.obs, encoder, data.columns, noisy=parameters.noise is not None)
+    warn_passthrough_with_missing(data.container, parameters.kinds)
+    warn_gaps(gaps, data.columns)
+    if images:
+        warn_few_images(len(data.obs))
 
 
 def _convolutional(parameters: Parameters, obs: Observations) -> ConvArchitecture | None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from unfade.data import containers as tables
+from unfade.data.columns import LIMIT, NUMBER, as_numbers, marks_of
 from unfade.data.options import warn_text_with_missing
 from unfade.data.text_formats import Witnesses, is_blank
 from unfade.errors import DataNotice, InvalidData, InvalidFile
@@ -78,7 +78,7 @@ class _Range:
         values = _as_floats(column)
         self.counting &= not pa.types.is_temporal(column.type)
         if self.marks:
-            values = np.where(np.isin(values, tables.as_numbers(self.marks)), np.nan, values)
+            values = np.where(np.isin(values, as_numbers(self.marks)), np.nan, values)
         for end, reduce in enumerate((np.fmin.reduce, np.fmax.reduce)):
             found = float(reduce(values))
             if np.isinf(found):
@@ -145,7 +145,7 @@ class _Values:
         if isinstance(value, str) and (is_blank(text) or text.strip() in map(str, self.marks)):
             self.shown.setdefault("gap", row)
             return False
-        what = "limit" if tables.LIMIT.fullmatch(text) else "number" if tables.NUMBER.fullmatch(text) else "other"
+        what = "limit" if LIMIT.fullmatch(text) else "number" if NUMBER.fullmatch(text) else "other"
         self.shown.setdefault(what, row)
         return True
 
@@ -179,7 +179,7 @@ class _Sample:
         self.highest: int | None = None  # key of a row that is kept, where not all are
         self.held: list[tuple[np.ndarray, np.ndarray, pa.Table]] = []  # numbers of rows, their keys, the rows
         looks = {each.name: _look(each.type, (wanted.kinds or {}).get(each.name)) for each in schema}
-        self.looks = {name: look(tables.marks_of(wanted.missing, name)) for name, look in looks.items() if look is not None}
+        self.looks = {name: look(marks_of(wanted.missing, name)) for name, look in looks.items() if look is not None}
 
     @property
     def whole(self) -> bool:

@@ -52,19 +52,12 @@ def recover_stream(
     the same time, by a thread each; they share the memory.
     """
     model = with_candidates(rec.model_ if isinstance(rec, Recoverer) else load_model(rec), n_candidates)
-    show, model = model.parameters.verbose > 0, model.with_options(verbose=0)  # progress is told here, not part by part
-    if not isinstance(draws, (int, np.integer)) or draws < 0 or not (draws or clean):
-        raise InvalidData(f"draws must be a whole number of at least 0 (1 without the mean), got {draws!r}.")
+    show, model = model.parameters.verbose > 0, model.with_options(verbose=0)  # progress is shown for the whole file
     opened, target = Source.open(source), followed(target)
-    if draws and (taken := {"draw", "row"} & set(opened.schema.names)):
-        raise InvalidData(f"Draws need the names draw and row, but {source} has columns {sorted(taken)}. Rename them.")
-    if not isinstance(workers, (int, np.integer)) or workers < 1:
-        raise InvalidData(f"workers must be a whole number of at least 1, got {workers!r}.")
+    _check_options(draws, clean, workers, opened.schema.names, source)
     size = _part_rows(parse_memory(memory) // workers, model, len(opened.schema), int(draws))
-    plan = {
-        "source": opened.stamp(), "model": model.fingerprint(), "draws": int(draws), "n_candidates": model.n_candidates,
-        "seed": int(seed), "clean": bool(clean), "rows_a_part": size,
-    }  # fmt: skip
+    plan = {"source": opened.stamp(), "model": model.fingerprint(), "n_candidates": model.n_candidates}
+    plan |= {"draws": int(draws), "seed": int(seed), "clean": bool(clean), "rows_a_part": size}
     what = [name for name, wanted in (("clean.parquet", clean), ("draws.parquet", draws)) if wanted]
     if target.exists() and resume and _read_plan(target) == plan:
         return target
@@ -85,6 +78,16 @@ def recover_stream(
         for name in what:
             _settle(folder / name)
     return target
+
+
+def _check_options(draws: Any, clean: bool, workers: Any, names: Sequence[str], source: Any) -> None:
+    """Refuse numbers of draws and workers that cannot be, and names that draws need for themselves."""
+    if not isinstance(draws, (int, np.integer)) or draws < 0 or not (draws or clean):
+        raise InvalidData(f"draws must be an integer of at least 0 (1 without the mean), got {draws!r}.")
+    if draws and (taken := {"draw", "row"} & set(names)):
+        raise InvalidData(f"Draws need the names draw and row, but {source} has columns {sorted(taken)}. Rename them.")
+    if not isinstance(workers, (int, np.integer)) or workers < 1:
+        raise InvalidData(f"workers must be an integer of at least 1, got {workers!r}.")
 
 
 def is_finished(target: Path, **said: Any) -> bool:

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from unfade.app import RETURN_SECONDS, WAIT_SECONDS
-from unfade.app.work import Folder, Job, Loaded, Settings, load
+from unfade.app.jobs import Job, Settings
+from unfade.app.uploads import Folder, Loaded, load
 from unfade.errors import UnfadeError
 
 LEFT = f"It was stopped: no page was open for {WAIT_SECONDS} seconds. Press Fill and clean to start it again."
 
 
-class Desk:
+class Workspace:
     """All that one person has: a folder, data, settings, a job. Nothing of it is anywhere else.
 
     word: the secret by which its address finds it. sessions: those of the browser that have had it. choices: what was
@@ -92,43 +93,43 @@ class Desk:
         return not self.folder.delete.alive
 
 
-class Desks:
-    """All desks of a server, each found by its word alone.
+class Workspaces:
+    """All workspaces of a server, each found by its word alone.
 
-    wait: seconds for which work goes on while no page shows the desk. patience: seconds after which it is closed.
+    wait: seconds for which work goes on while no page shows the workspace. patience: seconds after which it is closed.
     """
 
     def __init__(self, wait: float = WAIT_SECONDS, patience: float = RETURN_SECONDS):
         self.wait, self.patience = wait, patience
-        self._desks: dict[str, Desk] = {}
+        self._workspaces: dict[str, Workspace] = {}
         self._lock = threading.Lock()
 
-    def at(self, word: str, session: str, alive: Callable[[str], bool]) -> Desk:
-        """The desk of that word, for one more session; a new one, with a word of its own, where there is none.
+    def at(self, word: str, session: str, alive: Callable[[str], bool]) -> Workspace:
+        """The workspace of that word, for one more session; a new one, with a word of its own, where there is none.
 
         alive: whether a session's browser is there.
         """
         with self._lock:
-            desk = self._desks.get(word)
-            if desk is None or desk.closed:
-                desk = Desk()
-                self._desks[desk.word] = desk
-                threading.Thread(target=self._look, args=(desk, alive), name="unfade-look", daemon=True).start()
-            desk.sessions.add(session)
-            return desk
+            workspace = self._workspaces.get(word)
+            if workspace is None or workspace.closed:
+                workspace = Workspace()
+                self._workspaces[workspace.word] = workspace
+                threading.Thread(target=self._look, args=(workspace, alive), name="unfade-look", daemon=True).start()
+            workspace.sessions.add(session)
+            return workspace
 
-    def _look(self, desk: Desk, alive: Callable[[str], bool]) -> None:
-        """End the desk's work, and in the end the desk, once its sessions have been away for long enough."""
+    def _look(self, workspace: Workspace, alive: Callable[[str], bool]) -> None:
+        """End the workspace's work, and in the end the workspace, once its sessions have been away for long enough."""
         seen = time.monotonic()
         while (away := time.monotonic() - seen) < self.patience:
-            if any(alive(session) for session in tuple(desk.sessions)):
+            if any(alive(session) for session in tuple(workspace.sessions)):
                 seen = time.monotonic()
             elif away > self.wait:
-                desk.leave()
+                workspace.leave()
             time.sleep(min(1.0, self.wait / 4))
         with self._lock:
-            self._desks.pop(desk.word, None)
-        desk.close()
+            self._workspaces.pop(workspace.word, None)
+        workspace.close()
 
 
-DESKS = Desks()
+WORKSPACES = Workspaces()

@@ -1,7 +1,6 @@
-"""What the page does with data, without the page: read a file, say what is in it, fit and draw in a thread."""
+"""Jobs of the page: a fit, its clean data, draws, files and report, in a thread that can be cancelled."""
 
 import math
-import shutil
 import tempfile
 import threading
 import time
@@ -9,30 +8,24 @@ import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from unfade.app.timing import LEARNING, Pace, Schedule
+from unfade.app.uploads import Folder, Loaded, one_line
 from unfade.data.containers import open_container
-from unfade.errors import DataNotice, InvalidData, InvalidFile, UnfadeError
+from unfade.errors import DataNotice, InvalidData, UnfadeError
 from unfade.estimator import Recoverer
 from unfade.inference.draws import Draws
-from unfade.io.csv_text import CsvText, is_csv
-from unfade.io.image_files import Unmeasured
-from unfade.io.images import read_data
 from unfade.io.tables import column_names, count_missing, long_table, write_table
 from unfade.pipeline import Block, Recovered, recover
 from unfade.training.loop import Progress
 
-ENDINGS = (".csv", ".csv.gz", ".parquet", ".feather", ".npy", ".npz")
-IMAGES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".zip")
 AT_ONCE = 2000  # rows between two looks at whether the work was cancelled
 MOST_NUMBERS = 200_000_000  # draws times cells that are kept in memory
-
-
 READY, FILLING, DRAWING = "Getting ready", "Filling and cleaning", "Making draws"
 FILES, REPORT = "Writing the files", "Writing the report"
 
@@ -57,123 +50,6 @@ def expected_seconds(loaded: "Loaded", settings: "Settings") -> dict[str, float]
 
 class Cancelled(Exception):
     """The person does not want the result any more."""
-
-
-class Folder:
-    """A temporary folder that only its owner can read; deleted with this object, at the latest when Python ends."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="unfade-"))  # made with mode 0700
-        self.delete = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
-@dataclass(frozen=True)
-class ColumnFacts:
-    """A column as it came: its kind as found, how many cells are missing, and why it cannot be used, if so."""
-
-    name: str
-    kind: str
-    missing: int
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A file that was read. columns: of a table; empty for images, which have a rule by which pixels are missing.
-
-    marks: what stands for missing beside empty cells; text: of a CSV file.
-    """
-
-    name: str
-    ending: str
-    table: Any
-    columns: tuple[ColumnFacts, ...]
-    cells: int
-    missing: int
-    rule: Unmeasured | None = None
-    marks: tuple[str, ...] = ()
-    text: CsvText | None = None
-
-    @property
-    def rows(self) -> int:
-        """How many samples there are."""
-        return len(self.table)
-
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        """Shape of a sample."""
-        return tuple(self.table.shape[1:])
-
-    @property
-    def stem(self) -> str:
-        """The file's name without its ending."""
-        return self.name[: -len(self.ending)] or "data"
-
-    def part(self, start: int, count: int) -> Any:
-        """Some rows, in the kind of container the data came in."""
-        is_array = isinstance(self.table, np.ndarray)
-        return self.table[start : start + count] if is_array else self.table.slice(start, count)
-
-    def marked(self, marks: tuple[str, ...]) -> "Loaded":
-        """The same file, with these values counted as missing, if it is a table."""
-        if isinstance(self.table, np.ndarray):
-            return self
-        columns = tuple(_facts(self.table, column.name, marks) for column in self.columns)
-        return replace(self, columns=columns, missing=sum(column.missing for column in columns), marks=marks)
-
-
-def load(name: str, content: bytes | memoryview, folder: Path) -> Loaded:
-    """Read a file that a person gave, as `unfade recover` does. Whatever is wrong with it is one InvalidFile."""
-    name = Path(name.replace("\\", "/")).name
-    ending = max((e for e in ENDINGS if name.lower().endswith(e)), key=len, default=None)
-    if ending is None:
-        raise InvalidFile(_not_taken(name))
-    path = folder / f"data{ending}"
-    path.write_bytes(content)
-    try:
-        table, rule = read_data(path)
-        text = CsvText(path, table) if is_csv(path) else None
-        return replace(_described(name, ending, table), rule=rule, text=text)
-    except UnfadeError as error:
-        raise InvalidFile(one_line(error).replace(str(path), name)) from None
-    except MemoryError:
-        raise InvalidFile(f"{name} does not fit into memory. Give a part of its rows or columns.") from None
-    except Exception as error:  # readers of files raise whatever they like
-        raise InvalidFile(f"Cannot read {name}: {one_line(error)}. Expected a valid {ending} file.") from None
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def _not_taken(name: str) -> str:
-    """What is taken in place of that file."""
-    said = f"{name} cannot be read here: give a table or an array in a file that ends in {', '.join(ENDINGS)}."
-    if name.lower().endswith(IMAGES):
-        return f"{said} Image files are recovered as a folder, in a terminal: unfade recover FOLDER -o CLEAN."
-    return said
-
-
-def _described(name: str, ending: str, table: Any) -> Loaded:
-    if isinstance(table, np.ndarray):
-        holes = np.isnan(np.asarray(table, dtype=float))
-        by_column = holes.sum(0) if table.ndim == 2 else ()
-        columns = tuple(ColumnFacts(str(i), "continuous", int(count)) for i, count in enumerate(by_column))
-        return Loaded(name, ending, table, columns, holes.size, int(holes.sum()))
-    columns = tuple(_facts(table, column) for column in table.column_names)
-    return Loaded(name, ending, table, columns, len(table) * len(columns), sum(c.missing for c in columns))
-
-
-def _facts(table: Any, name: str, marks: tuple[str, ...] = ()) -> ColumnFacts:
-    from pyarrow import compute
-
-    missing = compute.sum(compute.is_null(table.column(name), nan_is_null=True)).as_py()
-    try:
-        codes, container = open_container(table.select([name]), missing=marks)
-    except UnfadeError as error:
-        return ColumnFacts(name, "passthrough", missing, one_line(error))
-    (column,) = container.columns
-    if column.kind != "passthrough":
-        missing = int(np.isnan(codes).sum())
-    return ColumnFacts(name, column.kind, missing, column.reason and f"Column {name!r}: {column.reason}.")
 
 
 @dataclass(frozen=True)
@@ -433,96 +309,3 @@ def hear_notices() -> None:
             thread.notices.append(one_line(message))
 
     warnings.showwarning = to_its_job
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell of a row: as it came, what became of it, its clean value, and where the draws of it lie."""
-
-    column: str
-    came: str
-    became: str
-    clean: str
-    likely: str
-
-
-@dataclass(frozen=True)
-class RowView:
-    """A row and its draws. For images `cells` is empty and `pictures` has what to show, with names."""
-
-    draws: list[dict[str, Any]]
-    cells: list[Cell]
-    pictures: list[tuple[str, np.ndarray]]
-
-
-BECAME = {"observed": "as it came", "denoised": "cleaned", "imputed": "filled in", "missing": "still missing"}
-
-
-def row_view(loaded: Loaded, result: Result, row: int) -> RowView:
-    """The draws of one row, the same as in the file of draws, and what they say of its cells."""
-    part, rec = loaded.part(row, 1), result.recoverer
-    draws = rec.sample(part, result.settings.draws, seed=result.settings.seed, row_ids=[row])
-    clean = rec.model_.transform(part, row_ids=[row])
-    if not loaded.columns:
-        return RowView([], [], _pictures(part, clean, draws))
-    low, high = draws.interval(0.9)
-    changes = draws.changes()[0]
-    records = [_record(each) for each in (part, clean, low, high)]
-    discrete = {column.name for column in rec.columns_ or () if column.discrete}
-    cells = []
-    for i, facts in enumerate(loaded.columns):
-        came, value, least, largest = (record[facts.name] for record in records)
-        likely = ""
-        if changes[i] in ("imputed", "denoised"):
-            likely = _likeliest(draws, facts.name) if facts.name in discrete else f"{words(least)} to {words(largest)}"
-        became = "passed through" if _passes(rec, i) else BECAME[changes[i]]
-        cells.append(Cell(facts.name, words(came), became, words(value), likely))
-    return RowView([_record(draw) for draw in draws], cells, [])
-
-
-def _passes(rec: Recoverer, column: int) -> bool:
-    return rec.columns_ is not None and rec.columns_[column].kind == "passthrough"
-
-
-def _likeliest(draws: Draws, column: str, most: int = 3) -> str:
-    shares, values = draws.probabilities(column)
-    order = np.argsort(-shares[0], kind="stable")[:most]
-    return ", ".join(f"{words(values[i])} {shares[0, i]:.0%}" for i in order if shares[0, i] > 0)
-
-
-def _record(table: Any) -> dict[str, Any]:
-    """The only row of a table, by column."""
-    if isinstance(table, np.ndarray):
-        return {str(i): float(value) for i, value in enumerate(table[0])}
-    return dict(table.to_pylist()[0])
-
-
-def _pictures(part: Any, clean: Any, draws: Draws) -> list[tuple[str, np.ndarray]]:
-    if part[0].ndim != 2:
-        return []
-    shown = [("as it came", part[0]), ("recovered", clean[0])]
-    shown += [(f"draw {i}", draws.values[i, 0]) for i in range(min(6, len(draws)))]
-    low, high = np.nanmin(draws.values), np.nanmax(draws.values)
-    return [(name, picture(array, low, high)) for name, array in shown]
-
-
-def picture(array: np.ndarray, low: float, high: float, size: int = 160) -> np.ndarray:
-    """Grey levels (height, width, 3) of about this size; what is missing is blue."""
-    grey = np.clip((array - low) / ((high - low) or 1.0), 0, 1)
-    colours = np.where(np.isnan(grey)[..., None], [120, 160, 210], 255 * np.nan_to_num(grey)[..., None])
-    times = max(1, size // max(array.shape))
-    return np.kron(colours, np.ones((times, times, 1))).astype(np.uint8)
-
-
-def words(value: Any) -> str:
-    """A value as text; nothing where it is missing."""
-    if value is None or (isinstance(value, float) and np.isnan(value)):
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def one_line(error: Any) -> str:
-    """A message without line breaks."""
-    return " ".join(str(error).split())

@@ -1,52 +1,25 @@
 """What `unfade recover` does with a table, a table larger than memory, or images: from file to file."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 
+from unfade.cli.output import Output, as_list, noise_in_words, path_name
 from unfade.errors import InvalidData
 from unfade.training.checkpoints import Checkpoint
 
+if TYPE_CHECKING:
+    from unfade.estimator import Recoverer
+    from unfade.io.images import Frames
+
 LARGE_ROWS, LARGE_CELLS = 200_000, 20_000_000  # from which a folder is the better output
 REPORT_SECONDS = 8.0  # that a report takes, about
-
-
-class Output:
-    """What a command tells the user: text, one JSON object, or nothing."""
-
-    def __init__(self, quiet: bool, as_json: bool):
-        self.quiet = quiet
-        self.as_json = as_json
-        self.result_piped = False  # whether the recovered data go to standard output
-        self.named: dict[str, str] = {}  # files by their path, as the user calls them
-
-    def shown(self, text: str) -> str:
-        """The text with files called as the user calls them: standard input is a temporary file."""
-        for path, name in self.named.items():
-            text = text.replace(path, name)
-        return text
-
-    def say(self, text: str) -> None:
-        """A line for people."""
-        if not (self.quiet or self.as_json):
-            typer.echo(self.shown(text), err=self.result_piped)
-
-    def note(self, text: str) -> None:
-        """A line worth knowing that is not the result: to standard error."""
-        if not self.quiet:
-            typer.echo(f"note: {self.shown(text)}", err=True)
-
-    def result(self, **facts: Any) -> None:
-        """The same facts for machines."""
-        if self.as_json:
-            typer.echo(json.dumps(facts))
 
 
 @dataclass
@@ -128,31 +101,30 @@ class Recovery:
         self._leave_time(started)
         rec = self._fitted(lambda rec: rec.fit(table, checkpoint=self.checkpoint, then_draw=then))
         found, decimals = collect(rec.model_, table, then, self.seed), rec.noise is None
-        clean, completed = found.clean, found.draws
-        _write(clean, self.output, text, decimals)
-        if completed is not None and self.draws_to is not None:
-            _write_draws(completed, self.draws_to, text, column_names(table), decimals)
+        _write(found.clean, self.output, text, decimals)
+        if found.draws is not None and self.draws_to is not None:
+            _write_draws(found.draws, self.draws_to, text, column_names(table), decimals)
         if self.save is not None:
             rec.save(self.save)
         if self.report is not None:
-            rec.report(self.report, table, completed)
-        missing, left = (_count_missing(each, rec.columns_) for each in (table, clean))
-        names = list(getattr(rec, "feature_names_in_", column_names(table)))
-        seconds, level = time.monotonic() - started, _readable(rec.noise_, names)
-        self.out.say(f"{self.data}: {missing} missing cells, {missing - left} filled; noise sd {level}; {seconds:.0f} s")
-        written = {
-            "recovered data": self.output,
-            f"{draws} draws": self.draws_to,
-            "model": self.save,
-            "report": self.report,
-        }
-        self._say_where(written)
-        self.out.result(
-            rows=len(table), missing=missing, left_missing=left, noise=_listed(rec.noise_), seconds=round(seconds, 3),
-            output=str(self.output), draws_to=_name(self.draws_to), model=_name(self.save), report=_name(self.report),
-            steps=[history.steps[-1] for history in rec.histories_ if history.steps],
-        )  # fmt: skip
+            rec.report(self.report, table, found.draws)
+        self._say_table(table, found.clean, rec, draws, time.monotonic() - started)
         return self.model is None and bool(rec.interrupted_)
+
+    def _say_table(self, table: Any, clean: Any, rec: "Recoverer", draws: int, seconds: float) -> None:
+        """Print what became of a table, and where it lies."""
+        from unfade.io.tables import column_names
+
+        missing, left = (_count_missing(each, rec.columns_) for each in (table, clean))
+        level = noise_in_words(rec.noise_, list(getattr(rec, "feature_names_in_", column_names(table))))
+        self.out.say(f"{self.data}: {missing} missing cells, {missing - left} filled; noise sd {level}; {seconds:.0f} s")
+        places = {"recovered data": self.output, f"{draws} draws": self.draws_to, "model": self.save}
+        self._say_where({**places, "report": self.report})
+        self.out.result(
+            rows=len(table), missing=missing, left_missing=left, noise=as_list(rec.noise_), seconds=round(seconds, 3),
+            output=str(self.output), draws_to=path_name(self.draws_to), model=path_name(self.save),
+            report=path_name(self.report), steps=[history.steps[-1] for history in rec.histories_ if history.steps],
+        )  # fmt: skip
 
     def _parts(self, started: float) -> bool:
         """A table that need not fit into memory: fitted on a sample, written part by part."""
@@ -187,7 +159,7 @@ class Recovery:
         self.out.say(f"{self.data}: recovered in {seconds:.0f} s")
         draws_at = self.output / "draws.parquet" if self.draws else None
         self._say_where({"recovered data": self.output / "clean.parquet", f"{self.draws} draws": draws_at})
-        self.out.result(output=str(self.output), draws=self.draws, seconds=round(seconds, 3), model=_name(self.save))
+        self.out.result(output=str(self.output), draws=self.draws, seconds=round(seconds, 3), model=path_name(self.save))
         return self.model is None and bool(rec.interrupted_)
 
     def _images(self, started: float) -> bool:
@@ -195,21 +167,11 @@ class Recovery:
         from unfade.diagnostics.images import write_gallery
         from unfade.io.images import evenly, open_frames
         from unfade.io.large_tables import parse_memory
-        from unfade.storage import check_writable
         from unfade.streaming.images import recover_frames
 
         frames, draws, memory = open_frames(self.data, self.missing_value), self.draws or 8, parse_memory(self.memory)
         places = {"recovered images": self.output, "standard deviations": self.std_to, "draws": self.draws_to}
-        for place in places.values():
-            if place is not None:
-                frames.check_output(place)
-        if self.gallery is not None and self.gallery.suffix.lower() not in (".png", ".pdf", ".svg"):
-            raise InvalidData(f"--gallery writes a picture: give a name that ends in .png, got {self.gallery.name!r}.")
-        for path in (self.gallery, self.save):
-            if path is not None:
-                check_writable(path)
-        if self.report is not None:
-            check_report(self.report)
+        self._check_image_paths(frames, places)
         size = 4 * max(1, int(np.prod(frames.event)))
         most = max(1, memory // (4 * size))
         rec = self._fitted(lambda rec: rec.fit(frames.read(evenly(len(frames), most)), checkpoint=self.checkpoint))
@@ -225,18 +187,38 @@ class Recovery:
             write_gallery(rec.model_, frames.read(some), self.gallery, seed=self.seed, row_ids=some)
         if self.report is not None:
             rec.report(self.report, frames.read(evenly(len(frames), min(most, max(6, 2**24 // size)))))
-        seconds = time.monotonic() - started
-        said = f"{missing:,} of {frames.pixels:,} pixels missing ({missing / frames.pixels:.1%}): {frames.rule}"
-        self.out.say(f"{self.data}: {len(frames)} images, {said}; recovered in {seconds:.0f} s")
+        self._say_images(frames, missing, rec, places, time.monotonic() - started)
+        return self.model is None and bool(rec.interrupted_)
+
+    def _check_image_paths(self, frames: "Frames", places: dict[str, Path | None]) -> None:
+        """Refuse what could not be written, before any work is done."""
+        from unfade.storage import check_writable
+
+        for place in places.values():
+            if place is not None:
+                frames.check_output(place)
+        if self.gallery is not None and self.gallery.suffix.lower() not in (".png", ".pdf", ".svg"):
+            raise InvalidData(f"--gallery writes a picture: give a name that ends in .png, got {self.gallery.name!r}.")
+        for path in (self.gallery, self.save):
+            if path is not None:
+                check_writable(path)
+        if self.report is not None:
+            check_report(self.report)
+
+    def _say_images(
+        self, frames: "Frames", missing: int, rec: "Recoverer", places: dict[str, Path | None], seconds: float
+    ) -> None:
+        """Print what became of images, and where they lie."""
+        share = f"{missing:,} of {frames.pixels:,} pixels missing ({missing / frames.pixels:.1%}): {frames.rule}"
+        self.out.say(f"{self.data}: {len(frames)} images, {share}; recovered in {seconds:.0f} s")
         if not missing and rec.noise is None:
             self.out.note("no pixel was missing. Name the value that missing pixels hold by --missing-value.")
         self._say_where({**places, "gallery": self.gallery, "report": self.report, "model": self.save})
         self.out.result(
             images=len(frames), missing=missing, missing_are=str(frames.rule), seconds=round(seconds, 3),
-            output=str(self.output), std_to=_name(self.std_to), draws_to=_name(self.draws_to),
-            gallery=_name(self.gallery), report=_name(self.report), model=_name(self.save),
+            output=str(self.output), std_to=path_name(self.std_to), draws_to=path_name(self.draws_to),
+            gallery=path_name(self.gallery), report=path_name(self.report), model=path_name(self.save),
         )  # fmt: skip
-        return self.model is None and bool(rec.interrupted_)
 
     def _fitted(self, fit: Callable[[Any], Any]) -> Any:
         said = {"fill": self.fill, "n_candidates": self.n_candidates}  # of what is done with a model, fitted here or before
@@ -378,21 +360,3 @@ def check_report(report: Path) -> None:
     if report.suffix not in (".html", ".htm"):
         raise InvalidData(f"--report writes a page: give a name that ends in .html, got {report.name!r}.")
     check_writable(report)
-
-
-def _name(path: Path | None) -> str | None:
-    return None if path is None else str(path)
-
-
-def _listed(noise: Any) -> Any:
-    return noise.tolist() if isinstance(noise, np.ndarray) else noise
-
-
-def _readable(noise: Any, names: list[str]) -> str:
-    """The noise level in words: one number, or the first columns' by name."""
-    if noise is None:
-        return "inferred for each row"
-    if not isinstance(noise, np.ndarray):
-        return f"{noise:.4g}"
-    shown = [f"{name} {level:.4g}" for name, level in zip(names, noise.flat, strict=True)]
-    return ", ".join(shown[:8] + ["..."] * (len(shown) > 8))

@@ -1,0 +1,98 @@
+"""One row as the page shows it: its cells, clean values and draws; for images, pictures."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unfade.app.jobs import Result
+from unfade.app.uploads import Loaded
+from unfade.estimator import Recoverer
+from unfade.inference.draws import Draws
+
+BECAME = {"observed": "as it came", "denoised": "cleaned", "imputed": "filled in", "missing": "still missing"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a row: as it came, what became of it, its clean value, and where the draws of it lie."""
+
+    column: str
+    came: str
+    became: str
+    clean: str
+    likely: str
+
+
+@dataclass(frozen=True)
+class RowView:
+    """A row and its draws. For images `cells` is empty and `pictures` has what to show, with names."""
+
+    draws: list[dict[str, Any]]
+    cells: list[Cell]
+    pictures: list[tuple[str, np.ndarray]]
+
+
+def row_view(loaded: Loaded, result: Result, row: int) -> RowView:
+    """The draws of one row, the same as in the file of draws, and what they say of its cells."""
+    part, rec = loaded.part(row, 1), result.recoverer
+    draws = rec.sample(part, result.settings.draws, seed=result.settings.seed, row_ids=[row])
+    clean = rec.model_.transform(part, row_ids=[row])
+    if not loaded.columns:
+        return RowView([], [], _pictures(part, clean, draws))
+    low, high = draws.interval(0.9)
+    changes = draws.changes()[0]
+    records = [_record(each) for each in (part, clean, low, high)]
+    discrete = {column.name for column in rec.columns_ or () if column.discrete}
+    cells = []
+    for i, facts in enumerate(loaded.columns):
+        came, value, least, largest = (record[facts.name] for record in records)
+        likely = ""
+        if changes[i] in ("imputed", "denoised"):
+            likely = _likeliest(draws, facts.name) if facts.name in discrete else f"{words(least)} to {words(largest)}"
+        became = "passed through" if _passes(rec, i) else BECAME[changes[i]]
+        cells.append(Cell(facts.name, words(came), became, words(value), likely))
+    return RowView([_record(draw) for draw in draws], cells, [])
+
+
+def _passes(rec: Recoverer, column: int) -> bool:
+    return rec.columns_ is not None and rec.columns_[column].kind == "passthrough"
+
+
+def _likeliest(draws: Draws, column: str, most: int = 3) -> str:
+    shares, values = draws.probabilities(column)
+    order = np.argsort(-shares[0], kind="stable")[:most]
+    return ", ".join(f"{words(values[i])} {shares[0, i]:.0%}" for i in order if shares[0, i] > 0)
+
+
+def _record(table: Any) -> dict[str, Any]:
+    """The only row of a table, by column."""
+    if isinstance(table, np.ndarray):
+        return {str(i): float(value) for i, value in enumerate(table[0])}
+    return dict(table.to_pylist()[0])
+
+
+def _pictures(part: Any, clean: Any, draws: Draws) -> list[tuple[str, np.ndarray]]:
+    if part[0].ndim != 2:
+        return []
+    shown = [("as it came", part[0]), ("recovered", clean[0])]
+    shown += [(f"draw {i}", draws.values[i, 0]) for i in range(min(6, len(draws)))]
+    low, high = np.nanmin(draws.values), np.nanmax(draws.values)
+    return [(name, picture(array, low, high)) for name, array in shown]
+
+
+def picture(array: np.ndarray, low: float, high: float, size: int = 160) -> np.ndarray:
+    """Grey levels (height, width, 3) of about this size; what is missing is blue."""
+    grey = np.clip((array - low) / ((high - low) or 1.0), 0, 1)
+    colours = np.where(np.isnan(grey)[..., None], [120, 160, 210], 255 * np.nan_to_num(grey)[..., None])
+    times = max(1, size // max(array.shape))
+    return np.kron(colours, np.ones((times, times, 1))).astype(np.uint8)
+
+
+def words(value: Any) -> str:
+    """A value as text; nothing where it is missing."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

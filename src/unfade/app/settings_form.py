@@ -1,0 +1,151 @@
+"""Step 2 of the page: the settings, what they are called there, and what was chosen before."""
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from unfade.app.elements import KINDS, plain
+from unfade.app.jobs import Settings, lasting
+from unfade.app.uploads import ColumnFacts, Loaded
+from unfade.app.workspaces import Workspace
+
+NOISE = {
+    "none": "They are exact: keep them as they are",
+    "learn": "They carry noise: find out how much, column by column",
+    "learn-shared": "They carry noise: find out how much, one level relative to each column's spread",
+    "number": "They carry noise, and I know how much",
+}
+FILLS = {
+    "mean": "the mean of what is likely",
+    "median": "the median of what is likely",
+    "draw": "one draw: values spread as much as in the data",
+}
+DEFAULTS = {"noise": "none", "level": None, "draws": 20, "seed": 0, "seconds": None, "missing": "", "fill": "mean"}
+
+
+def settings_step(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings | None:
+    """Step 2: what a person says about the data. None while something is still to be said."""
+    st.subheader("2 · Settings", anchor=False)
+    st.caption("All of them can stay as they are.")
+    for name, default in DEFAULTS.items():
+        recall(workspace, name, default)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        choice = st.radio(
+            "How exact are the values that are there?", list(NOISE), format_func=lambda kind: NOISE[kind], key="noise",
+            disabled=busy,
+        )  # fmt: skip
+        noise: float | str | None = {"none": None, "number": 0.0}.get(choice, choice)
+        if choice == "number":
+            noise = st.number_input(
+                "Standard deviation of the noise, in the units of the data", key="level",
+                min_value=0.0, value=None, placeholder="such as 0.3", format="%.6g", disabled=busy,
+            )  # fmt: skip
+        kinds = {} if isinstance(loaded.table, np.ndarray) else choose_kinds(workspace, loaded.columns, busy)
+    with right:
+        draws, seed, seconds = choose_numbers(busy)
+        fill = more_settings(not isinstance(loaded.table, np.ndarray), busy)
+    for name, value in ((str(name), value) for name, value in st.session_state.items()):
+        if not busy and (name in DEFAULTS or name.startswith("kind")):
+            workspace.choices[name] = value
+    if choice == "number" and noise is None:
+        st.info("Say how large the noise is.")
+        return None
+    return Settings(noise, kinds, loaded.marks, fill, draws, seed, seconds)
+
+
+def choose_numbers(busy: bool) -> tuple[int, int, float | None]:
+    """Number of draws, seed, time limit."""
+    draws = st.number_input(
+        "Number of draws", min_value=1, max_value=1000, key="draws", disabled=busy,
+        help="Complete versions of the data, each as likely as the others. Where they differ, nobody can be sure.",
+    )  # fmt: skip
+    first, second = st.columns(2)
+    seed = first.number_input(
+        "Seed", min_value=0, max_value=2**32 - 1, key="seed", disabled=busy, help="The same seed gives the same results."
+    )
+    seconds = second.number_input(
+        "Time limit in seconds", min_value=1, max_value=86_400, value=None, key="seconds", placeholder="none",
+        disabled=busy,
+        help="The longest that all of it should take; learning has what the draws, the files and the report leave. "
+        "Without a limit, learning ends when it no longer helps.",
+    )  # fmt: skip
+    return int(draws), int(seed), None if seconds is None else float(seconds)
+
+
+def more_settings(table: bool, busy: bool) -> str:
+    """Settings that few need; the values that stand for missing are read where the data are."""
+    with st.expander("More settings"):
+        if table:
+            st.text_input(
+                "Values that stand for missing, with commas between", key="missing", placeholder="such as -99, unknown",
+                disabled=busy, help="Empty cells always do. Messages about the data call this setting missing.",
+            )  # fmt: skip
+        return st.selectbox(
+            "Missing cells are filled with", list(FILLS), format_func=lambda fill: FILLS[fill], key="fill", disabled=busy,
+            help="In the clean data. Of categories, the most frequent value takes the place of mean and median.",
+        )  # fmt: skip
+
+
+def choose_kinds(workspace: Workspace, columns: tuple[ColumnFacts, ...], busy: bool) -> dict[str, str]:
+    """Kinds of columns that are not as found."""
+    found = {column.name: column for column in columns}
+    odd = [column.name for column in columns if column.problem]
+    recall(workspace, "kinds", odd)
+    mended = {name for name in st.session_state.get("odd", ()) if name not in odd}  # by what stands for missing
+    if not busy:
+        left_out = {name for name in mended if st.session_state.get(f"kind of {name}") == "passthrough"}
+        st.session_state["kinds"] = [name for name in st.session_state["kinds"] if name not in left_out]
+        st.session_state["odd"] = odd
+    wrong = st.multiselect(
+        "Columns with a wrongly inferred type", list(found), placeholder="None: all are right", key="kinds",
+        disabled=busy, help="What was found is written beside the bars above.",
+    )  # fmt: skip
+    chosen: dict[str, str] = {}
+    for name in wrong:
+        recall(workspace, f"kind of {name}", found[name].kind)
+        chosen[name] = st.selectbox(
+            f"{plain(name)} is a", list(KINDS), format_func=lambda kind: KINDS[kind], key=f"kind of {name}", disabled=busy
+        )
+    return {name: kind for name, kind in chosen.items() if kind != found[name].kind or found[name].problem}
+
+
+def recall(workspace: Workspace, name: str, default: Any) -> Any:
+    """What a widget of that name shows: in a new session what was chosen before; while work runs, what it began with.
+
+    Streamlit drops what was chosen just before a widget was disabled, unless it is said again.
+    """
+    if name not in st.session_state or workspace.busy:
+        st.session_state[name] = workspace.choices.get(name, default)
+    return st.session_state[name]
+
+
+def marks(workspace: Workspace) -> tuple[str, ...]:
+    """Values that stand for missing, as they were typed."""
+    return tuple(filter(None, (word.strip() for word in str(recall(workspace, "missing", "")).split(","))))
+
+
+def in_words(settings: Settings) -> dict[str, str]:
+    """Settings by their names on the page."""
+    noise = "exact" if settings.noise is None else NOISE.get(str(settings.noise), f"noise of {settings.noise}")
+    kinds = ", ".join(f"{name} is a {KINDS[kind]}" for name, kind in settings.kinds.items())
+    return {
+        "values": noise.removeprefix("They carry noise: "),
+        "kinds": kinds or "as found",
+        "stand for missing": ", ".join(settings.missing) or "empty cells alone",
+        "filled with": FILLS[settings.fill].split(":")[0],
+        "draws": str(settings.draws),
+        "seed": str(settings.seed),
+        "time limit": "none" if settings.seconds is None else lasting(settings.seconds),
+    }
+
+
+def changed(before: Settings, now: Settings | None) -> str:
+    """What differs from the settings that results were made with."""
+    old, new = in_words(before), {} if now is None else in_words(now)
+    each = [f"{name} was {old[name]}, now {value}" for name, value in new.items() if value != old[name]]
+    return (
+        f"Settings have changed since these results were made ({'; '.join(each) or 'some are still to be said'}). "
+        "The results below belong to the settings from before. Press Fill and clean for new ones."
+    )

@@ -1,0 +1,143 @@
+"""Which options of a command have an effect, and where: one table, so that none is accepted that does nothing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from unfade.errors import InvalidData
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A command as it was given.
+
+    given: options by the names of their parameters; data: "table", "array" (which has no column names) or "images";
+    folder: whether a table is written part by part into a folder; piped_in, piped_out: whether data come from standard
+    input, or go to standard output.
+    """
+
+    given: frozenset[str]
+    data: str
+    folder: bool = False
+    piped_in: bool = False
+    piped_out: bool = False
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these options was given."""
+        return not self.given.isdisjoint(names)
+
+
+class Rule(NamedTuple):
+    """When an option has an effect, and what to say where it has none; fatal: as an error, else as a notice."""
+
+    works: Callable[[Asked], bool]
+    said: str
+    fatal: bool = True
+
+
+def _images(asked: Asked) -> bool:
+    return asked.data == "images"
+
+
+def _no_model(asked: Asked) -> bool:
+    return not asked.has("model")
+
+
+_FITTED = Rule(_no_model, "No effect with --model, which is fitted already: {}.", fatal=False)
+_FIT = [
+    "noise",
+    "method",
+    "kinds",
+    "missing",
+    "bounds",
+    "detection_limits",
+    "scaling",
+    "network",
+    "n_members",
+    "max_steps",
+    "max_seconds",
+]
+ALWAYS = frozenset(
+    ("data", "model", "save", "n_candidates", "fill", "dry_run", "quiet", "debug")
+)  # options that have an effect wherever they can be given
+RULES: dict[str, tuple[Rule, ...]] = {
+    **dict.fromkeys(_FIT, (_FITTED,)),
+    "kinds": (
+        Rule(lambda a: a.data == "table", "--kind is for tables with column names: the data are an array or images."),
+        _FITTED,
+    ),
+    "missing_value": (Rule(_images, "--missing-value is for images, the data hold none. Leave it out."),),
+    "seed": (
+        Rule(
+            lambda a: _no_model(a) or a.has("draws_to", "std_to", "gallery") or (a.folder and a.has("draws")),
+            "--seed has no effect with --model where no draws are made.",
+            fatal=False,
+        ),
+    ),
+    "output": (
+        Rule(lambda a: not (a.piped_out and _images(a)), "-o - writes a table: give images a folder or a file to go to."),
+    ),
+    "as_json": (
+        Rule(
+            lambda a: not a.piped_out,
+            "--json and -o - both write to standard output. Give -o a file, or leave --json out.",
+        ),
+    ),
+    "draws": (
+        Rule(
+            lambda a: a.folder or a.has("draws_to") or (_images(a) and a.has("std_to")),
+            "--draws says how many draws to write, but not where: give --draws-to FILE (for images also --std-to), or a "
+            "folder (-o FOLDER), which holds them too.",
+        ),
+    ),
+    "draws_to": (
+        Rule(lambda a: not a.folder, "-o FOLDER holds the draws too: leave --draws-to out, and say how many by --draws."),
+    ),
+    "report": (
+        Rule(lambda a: not a.folder, "--report needs the whole table in memory, which -o FOLDER is not for: leave it out."),
+    ),
+    "std_to": (
+        Rule(_images, "--std-to is for images, the data hold none. Leave it out: --draws-to shows how sure cells are."),
+    ),
+    "gallery": (Rule(_images, "--gallery is for images, the data hold none. Leave it out."),),
+    "memory": (
+        Rule(
+            lambda a: a.folder or _images(a),
+            "--memory bounds what is in memory at a time where -o is a folder, or the data are images: give one, or leave "
+            "--memory out.",
+        ),
+    ),
+    "checkpoint": (
+        Rule(_no_model, "--checkpoint keeps what training has reached, and with --model there is no training."),
+    ),
+    "checkpoint_every": (
+        Rule(lambda a: a.has("checkpoint"), "--checkpoint-every needs --checkpoint FOLDER, where checkpoints go."),
+    ),
+    "resume": (
+        Rule(
+            lambda a: a.has("checkpoint") or (a.folder and not a.piped_in),
+            "--resume goes on from what a stopped run has left: give the --checkpoint FOLDER of that run, or the folder "
+            "that it wrote to (-o FOLDER, of the same file).",
+        ),
+    ),
+}
+
+
+def check(asked: Asked) -> list[str]:
+    """Refuse options that cannot have an effect; notices of those that have none here."""
+    notes: dict[str, list[str]] = {}
+    for name in sorted(asked.given & set(RULES)):
+        for rule in RULES[name]:
+            if rule.works(asked):
+                continue
+            if rule.fatal:
+                raise InvalidData(rule.said)
+            notes.setdefault(rule.said, []).append(option_name(name))
+    return [said.format(", ".join(names)) for said, names in notes.items()]
+
+
+def option_name(parameter: str) -> str:
+    """The option of a parameter, as it is given."""
+    return {"kinds": "--kind", "detection_limits": "--detection-limit", "as_json": "--json"}.get(
+        parameter, f"--{parameter.replace('_', '-')}"
+    )

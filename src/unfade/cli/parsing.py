@@ -1,0 +1,99 @@
+"""Texts of options as parameters of `Recoverer`: noise, kinds, marks of missing values, bounds, detection limits."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from unfade.errors import InvalidData
+
+
+def fit_parameters(
+    seed: int,
+    method: str = "tae",
+    noise: str = "none",
+    kinds: list[str] | None = None,
+    bounds: list[str] | None = None,
+    detection_limits: list[str] | None = None,
+    scaling: str = "auto",
+    network: str = "auto",
+    n_members: int | None = None,
+    max_steps: int | None = None,
+    max_seconds: float | None = None,
+    missing: list[str] | None = None,
+) -> dict[str, Any]:
+    """Options that say how to fit, as Recoverer takes them."""
+    return {
+        "method": method,
+        "noise": parse_noise(noise),
+        "kinds": dict(_pair(text, "=", "--kind", "zip=category") for text in kinds or ()) or None,
+        "missing": parse_missing(missing or ()),
+        "bounds": parse_bounds(bounds or ()),
+        "detection_limits": dict(map(parse_detection_limit, detection_limits or ())) or None,
+        "scaling": None if scaling == "none" else scaling,
+        "network": network,
+        "n_members": n_members or "auto",
+        "max_steps": max_steps,
+        "max_seconds": max_seconds,
+        "random_state": seed,
+    }
+
+
+def parse_noise(text: str) -> Any:
+    """none, one of those that are learned, infer, one number, one a column with commas between, or by name."""
+    if text.lower() == "none":
+        return None
+    if text in ("learn", "learn-by-column", "learn-shared", "learn-by-value", "infer"):
+        return text
+    try:
+        if "=" in text:
+            pairs = [_pair(part, "=", "--noise", "temp=0.5,hum=learn") for part in text.split(",")]
+            return {name: level if level == "learn" else float(level) for name, level in pairs}
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidData(
+            f"--noise takes none, learn, learn-shared, learn-by-value, numbers such as 0.3 or 0.1,0.2, or levels by column "
+            f"such as temp=0.5,hum=learn, got {text!r}."
+        ) from None
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _pair(text: str, mark: str, option: str, example: str) -> tuple[str, str]:
+    name, found, value = text.rpartition(mark)
+    if not (found and name and value):
+        raise InvalidData(f"{option} takes {example}, got {text!r}.")
+    return name.strip(), value.strip()
+
+
+def parse_bounds(texts: Sequence[str]) -> Any:
+    """Pairs by column, one pair for all, or None."""
+    found: dict[str, tuple[float | None, float | None]] = {}
+    for text in texts:
+        name, named, ends = text.rpartition("=")
+        try:
+            if named and not name.strip():
+                raise ValueError
+            low, high = (float(end) if end else None for end in ends.split(":"))
+        except ValueError:
+            raise InvalidData(f"--bounds takes age=0:120, age=0: (one end alone) or 0:1 (of all), got {text!r}.") from None
+        found[name.strip()] = low, high
+    if "" in found and len(found) > 1:
+        raise InvalidData(f"--bounds is of all columns, or of some by name, got {list(texts)}.")
+    return found.get("", found or None)
+
+
+def parse_missing(texts: Sequence[str]) -> dict[str, list[str]] | None:
+    """Values that stand for missing ones, by column; those of all columns under the name ""."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, _, mark = text.rpartition("=")
+        found.setdefault(name.strip(), []).append(mark.strip())
+    return found or None
+
+
+def parse_detection_limit(text: str) -> tuple[str, tuple[str, float]]:
+    """The column, side and level of a detection limit."""
+    sign = "<" if "<" in text else ">"
+    name, level = _pair(text, sign, "--detection-limit", "lead<0.5 or height>200")
+    try:
+        return name, (sign, float(level))
+    except ValueError:
+        raise InvalidData(f"--detection-limit takes lead<0.5 or height>200, got {text!r}.") from None
