@@ -3,7 +3,7 @@
 import torch
 
 from unfade import Architecture, GaussianNoise, TrainingConfig
-from unfade.corruption.noise import mask_window
+from unfade.corruption.masks import mask_window
 from unfade.inference.sampling import draw_blocks
 from unfade.methods.recipes import Task
 from unfade.methods.registry import fit_method

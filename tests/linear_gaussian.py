@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unfade.corruption.noise import GaussianNoise, mask_at_random
+from unfade.corruption.masks import mask_at_random
+from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations
 from unfade.rng import generator_normals
 

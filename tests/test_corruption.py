@@ -2,14 +2,9 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal
 
+from unfade.corruption.masks import mask_at_random, mask_by_own_value, mask_given_others, mask_window
 from unfade.corruption.mixed import recording
-from unfade.corruption.noise import (
-    GaussianNoise,
-    mask_at_random,
-    mask_by_own_value,
-    mask_given_others,
-    mask_window,
-)
+from unfade.corruption.noise import GaussianNoise
 from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations, as_observations
 from unfade.errors import InvalidData

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unfade.corruption.noise import GaussianNoise, mask_at_random
+from unfade.corruption.masks import mask_at_random
+from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations, as_observations
 from unfade.diagnostics.evaluation import Scores, evaluate
 from unfade.estimator import Recoverer

@@ -1,4 +1,4 @@
-"""What people do with draws: Rubin's rules, other models fitted on every draw, and what if the missing differ."""
+"""Analyses of draws: Rubin's rules, models fitted on every draw, sensitivity to values missing not at random."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,21 @@ from unfade.inference.draws import Draws
 
 @dataclass(frozen=True)
 class Pooled:
-    """Results of the same analysis of many completed data sets as one, each an array with one number a coefficient.
+    """One analysis of many completed data sets, combined by Rubin's rules; each array has a number per coefficient.
 
-    df: degrees of freedom of Barnard and Rubin; riv: relative increase in variance from what is missing; lambda_: share
-    of the variance that is due to it; fmi: fraction of missing information.
+    Parameters
+    ----------
+    estimate, std_error : ndarray, (coefficients,)
+    df : ndarray, (coefficients,)
+        Degrees of freedom by Barnard and Rubin (1999).
+    riv : ndarray, (coefficients,)
+        Relative increase in variance caused by missing values.
+    lambda_ : ndarray, (coefficients,)
+        Share of the variance caused by missing values.
+    fmi : ndarray, (coefficients,)
+        Fraction of missing information.
+    names : tuple of str or None
+        Names of the coefficients.
     """
 
     estimate: np.ndarray
@@ -28,7 +39,17 @@ class Pooled:
     names: tuple[str, ...] | None = None
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the confidence interval of each coefficient."""
+        """Compute the confidence interval of each coefficient.
+
+        Parameters
+        ----------
+        level : float
+            Confidence level, between 0 and 1.
+
+        Returns
+        -------
+        low, high : ndarray, (coefficients,)
+        """
         from scipy.stats import t
 
         if not 0 < level < 1:
@@ -38,13 +59,13 @@ class Pooled:
 
     @property
     def p_value(self) -> np.ndarray:
-        """Of the test that a coefficient is 0."""
+        """P value of each coefficient, for the hypothesis that it is 0, (coefficients,)."""
         from scipy.stats import t
 
         return 2 * t.sf(np.abs(self.estimate / self.std_error), self.df)
 
     def __str__(self) -> str:
-        """A table: a row for each coefficient."""
+        """Write a table with a row for each coefficient."""
         low, high = self.interval()
         names = self.names or tuple(map(str, range(len(self.estimate))))
         numbers = {
@@ -61,7 +82,7 @@ class Pooled:
 
 
 def _shown(title: str) -> Callable[[float], str]:
-    """How numbers of a column of the table of pooled results are written."""
+    """Choose the number format of a column of the table of pooled results."""
     if title == "p value":
         return lambda p: f"{p:.3f}" if p >= 0.001 else "<0.001"
     if title == "df":
@@ -71,12 +92,21 @@ def _shown(title: str) -> Callable[[float], str]:
 
 
 def pool(results: Iterable[Any], df: float | None = None) -> Pooled:
-    """Rubin's rules: one estimate with its standard error from the same analysis of many completed data sets.
+    """Combine the results of one analysis of many completed data sets by Rubin's rules.
 
-    results: fitted results of statsmodels, or pairs of estimates and their variances (numbers or arrays, one
-    a coefficient). df: degrees of freedom that the analysis has on complete data; taken from the results where they
-    tell it, else unlimited. Degrees of freedom by Barnard and Rubin (1999).
+    Parameters
+    ----------
+    results : iterable
+        Fitted results of statsmodels, or pairs of estimates and their variances (numbers or arrays, one per coefficient).
+    df : float or None
+        Degrees of freedom of the analysis on complete data; None: those of the results, if they have any, else infinite.
 
+    Returns
+    -------
+    Pooled
+
+    Examples
+    --------
     >>> pooled = pool([(1.0, 0.1), (1.2, 0.1), (0.8, 0.1)])
     >>> float(pooled.estimate[0].round(3)), float(pooled.std_error[0].round(3)), float(pooled.fmi[0].round(2))
     (1.0, 0.392, 0.41)
@@ -104,7 +134,7 @@ def pool(results: Iterable[Any], df: float | None = None) -> Pooled:
 
 
 def _estimate(fit: Any, names: Any) -> tuple[Any, Any]:
-    """Coefficients and their variances, in the order of `names` where they have names."""
+    """Return the coefficients of a fit and their variances, in the order of `names` if they have names."""
     if isinstance(fit, tuple):
         if len(fit) != 2:
             raise InvalidData(f"Expected pairs of estimates and their variances, got {len(fit)} parts.")
@@ -122,6 +152,7 @@ def _estimate(fit: Any, names: Any) -> tuple[Any, Any]:
 
 
 def _barnard_rubin(m: int, lambda_: np.ndarray, complete: float) -> np.ndarray:
+    """Compute degrees of freedom by Barnard and Rubin (1999), from those on complete data."""
     old = (m - 1) / lambda_**2
     if np.isinf(complete):
         return old
@@ -131,36 +162,81 @@ def _barnard_rubin(m: int, lambda_: np.ndarray, complete: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What models fitted on draws predict: values (draws, samples); classes, where they are classes."""
+    """Predictions of models that were fitted on draws.
+
+    Parameters
+    ----------
+    values : ndarray, (draws, samples)
+    classes : ndarray or None, (classes,)
+        Classes of a classifier; None for numbers.
+    """
 
     values: np.ndarray
     classes: np.ndarray | None = None
 
     def mean(self) -> np.ndarray:
-        """Mean over draws, (samples,)."""
+        """Compute the mean over draws.
+
+        Returns
+        -------
+        ndarray, (samples,)
+        """
         return self.values.mean(0)
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the central interval of each sample, for what is missing alone: the model's own error is not in it."""
+        """Compute the central interval of each sample over draws; it leaves out the error of the fitted models themselves.
+
+        Parameters
+        ----------
+        level : float
+            Share of the draws inside.
+
+        Returns
+        -------
+        low, high : ndarray, (samples,)
+        """
         low, high = np.quantile(self.values, [(1 - level) / 2, (1 + level) / 2], axis=0)
         return low, high
 
     def votes(self) -> np.ndarray:
-        """Share of draws that each class gets, (samples, classes)."""
+        """Compute the share of draws for which each class is predicted.
+
+        Returns
+        -------
+        ndarray, (samples, classes)
+        """
         if self.classes is None:
             raise InvalidData("Votes are for classifiers; these predictions are numbers. Use mean or interval.")
         return np.stack([(self.values == each).mean(0) for each in self.classes], -1)
 
     def likeliest(self) -> np.ndarray:
-        """The class with the most votes, (samples,)."""
+        """Return the class with the most votes.
+
+        Returns
+        -------
+        ndarray, (samples,)
+        """
         return np.asarray(self.classes)[self.votes().argmax(-1)]
 
 
 def propagate(draws: Draws, estimator: Any, y: Any, at: Draws | None = None) -> Predictions:
     """Fit an estimator on every completed data set, and predict for every draw of other rows.
 
-    draws: of the rows that `y` belongs to; at: draws of the rows to predict for (those same rows where not
-    given), as many as `draws`. For an honest score, `cross_propagate` predicts rows that nothing was fitted on.
+    For an honest score, `cross_propagate` predicts rows that nothing was fitted on.
+
+    Parameters
+    ----------
+    draws : Draws
+        Draws of the rows that `y` belongs to.
+    estimator : scikit-learn estimator
+        A copy is fitted on each draw.
+    y : array, (samples,)
+    at : Draws or None
+        As many draws of the rows to predict for; None: `draws`.
+
+    Returns
+    -------
+    Predictions
     """
     where = draws if at is None else at
     if len(where) != len(draws):
@@ -171,7 +247,22 @@ def propagate(draws: Draws, estimator: Any, y: Any, at: Draws | None = None) -> 
 
 
 def cross_propagate(recoverer: Any, estimator: Any, X: Any, y: Any, cv: Any = 5, n_draws: int = 20) -> Predictions:
-    """Predictions for every row from folds that it is not in: recoverer and estimator are fitted on the others alone."""
+    """Predict every row by cross-validation: recoverer and estimator are fitted on the other folds alone.
+
+    Parameters
+    ----------
+    recoverer : Recoverer
+    estimator : scikit-learn estimator
+    X : array, tensor or frame, (samples, *event)
+    y : array, (samples,)
+    cv : int or scikit-learn splitter
+        Folds that predict every row once.
+    n_draws : int
+
+    Returns
+    -------
+    Predictions
+    """
     from sklearn.base import is_classifier
     from sklearn.model_selection import check_cv
     from sklearn.utils import _safe_indexing
@@ -204,8 +295,19 @@ def tipping_points(
     analyse: Callable[[Any], Any],
     shifts: Sequence[float] = (-1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0),
 ) -> list[tuple[float, Pooled]]:
-    """The pooled result of an analysis if the missing cells of a column were higher or lower than drawn.
+    """Repeat an analysis with the missing cells of a column shifted, to see what values missing not at random could change.
 
-    analyse: from a completed data set to what `pool` takes; shifts: in standard deviations of the column.
+    Parameters
+    ----------
+    draws : Draws
+    column : str
+    analyse : callable
+        From a completed data set to a result that `pool` takes.
+    shifts : sequence of float
+        In standard deviations of the column.
+
+    Returns
+    -------
+    list of (shift, Pooled)
     """
     return [(shift, pool(analyse(table) for table in draws.shifted({column: shift}))) for shift in shifts]

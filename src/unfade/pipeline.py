@@ -1,6 +1,7 @@
-"""The pipeline: rows from any source through a fitted model into any sinks, some at a time. The only loop over rows.
+"""The pipeline: the only loop that takes rows from any source through a fitted model into any sinks.
 
-The command line, the page, files larger than memory, engines and folders of images differ in their blocks and sinks alone.
+The command line, the page, files larger than memory, engines and folders of images differ in their blocks and sinks
+alone.
 """
 
 from collections import deque
@@ -17,10 +18,18 @@ from unfade.inference.fitted_model import FittedModel
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows on their way.
+    """Rows that are recovered together.
 
-    start: the number of the first; given: the rows, in any container; row_ids: on which their draws depend, their numbers
-    if not given; raw: the rows as their source holds them, where a sink wants them.
+    Parameters
+    ----------
+    start : int
+        Number of the first row.
+    given : array, tensor or frame
+        The rows.
+    row_ids : sequence of int or None
+        Numbers on which the draws of the rows depend; None: `start`, `start` + 1, ...
+    raw : object
+        The rows as their source stores them, for sinks that need them.
     """
 
     start: int
@@ -30,13 +39,21 @@ class Block:
 
     @property
     def ids(self) -> Sequence[int]:
-        """On which the draws of the rows depend."""
+        """Numbers on which the draws of the rows depend."""
         return range(self.start, self.start + len(self.given)) if self.row_ids is None else self.row_ids
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """A block and what became of it: the clean rows as `fill` says, and draws; None of what was not wanted."""
+    """A block with its clean rows and draws; None for what was not asked for.
+
+    Parameters
+    ----------
+    block : Block
+    clean : array, tensor or frame, or None
+        Missing cells filled by the fit's `fill`.
+    draws : Draws or None
+    """
 
     block: Block
     clean: Any
@@ -55,20 +72,26 @@ def recover(
     clean: bool = True,
     workers: int = 1,
 ) -> None:
-    """Recover block after block, and hand each to every sink.
+    """Recover block after block, and call every sink with each result.
 
     Parameters
     ----------
-    model : fitted model
-    blocks : where rows come from
-    sinks : called with each block's result; with several workers also at the same time, in any order
-    draws : how many to make of each row; 0 for none
-    seed : of the draws; the fit's if not given
-    clean : whether to give the clean rows too, which takes most of the time
-    workers : blocks that are worked on at the same time, by a thread each
+    model : FittedModel
+    blocks : iterable of Block
+    sinks : sequence of callables
+        Called with a `Recovered` per block; with several workers also at the same time, in any order.
+    draws : int
+        Draws of each row; 0: none.
+    seed : int or None
+        Seed of the draws; None: the fit's.
+    clean : bool
+        Compute the clean rows too, which takes most of the time.
+    workers : int
+        Blocks that are recovered at the same time, by a thread each.
     """
 
     def work(block: Block) -> None:
+        """Recover one block and call the sinks."""
         data = model.read(block.given)  # once, for both
         mean = model.transform(data, row_ids=block.ids) if clean else None
         drawn = model.sample(data, draws, seed=seed, row_ids=block.ids) if draws else None
@@ -84,13 +107,25 @@ def recover(
 
 
 def collect(model: FittedModel, data: Any, draws: int = 0, seed: int | None = None, clean: bool = True) -> Recovered:
-    """Recover data that are in memory as one block."""
+    """Recover data that are in memory as one block.
+
+    Parameters
+    ----------
+    model : FittedModel
+    data : array, tensor or frame, (samples, *event)
+    draws, seed, clean : as in `recover`
+
+    Returns
+    -------
+    Recovered
+    """
     found: list[Recovered] = []
     recover(model, [Block(0, data)], [found.append], draws, seed, clean)
     return found[0]
 
 
 def _together(work: Callable[[Block], None], blocks: Iterable[Block], workers: int) -> None:
+    """Recover blocks by several threads, at most `workers` blocks in memory."""
     threads, running = torch.get_num_threads(), deque[Future[None]]()
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         try:

@@ -1,1 +1,1 @@
-"""How clean data became observations: simulate, log-density, condition."""
+"""Corruptions p(y | x), how clean data became observations: simulation, log-density, conditioning."""

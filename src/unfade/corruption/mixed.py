@@ -1,8 +1,8 @@
-"""How the cells of a table are recorded: numbers with or without noise, values that occur again and again, categories.
+"""Mixed likelihood of a table: continuous columns with or without noise, repeated values as intervals, categories.
 
-A value that occurs more than once, a count, a rank, a value below a detection limit say only that the
-clean number lies in an interval. Entries of such columns are logistic given z, so that an interval's mass has a
-closed form; a category has one entry for each of its values, and the decoder's means are its logits.
+A value that occurs more than once, a count, a rank, a value below a detection limit are known only to lie in an
+interval. Entries of such columns are logistic given z, so that an interval's mass has a closed form; a category has one
+entry for each of its values, and the decoder's means are its logits.
 """
 
 from math import pi, sqrt
@@ -28,11 +28,21 @@ _MOST = 30.0  # logits beyond are as good as certain
 
 
 def interval_log_mass(low: Tensor, high: Tensor) -> Tensor:
-    """log of the standard logistic density's mass between low and high.
+    """Compute the log of the mass of the standard logistic density between low and high.
 
-    sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)), which loses no digits anywhere. Ends that single
-    precision cannot tell apart have next to no mass between them.
+    sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)), which loses no digits anywhere. Ends that are
+    equal in single precision have almost no mass between them.
 
+    Parameters
+    ----------
+    low, high : Tensor, (*shape)
+
+    Returns
+    -------
+    Tensor, (*shape)
+
+    Examples
+    --------
     >>> interval_log_mass(torch.tensor([-1e9, 30.0]), torch.tensor([0.0, 31.0])).exp()
     tensor([5.0000e-01, 5.9151e-14])
     """
@@ -41,10 +51,18 @@ def interval_log_mass(low: Tensor, high: Tensor) -> Tensor:
 
 
 class MixedCells(Cells):
-    """Entries of a table's row: Gaussian or logistic numbers, some within an interval or known; categories in groups.
+    """Entries of a table's row: Gaussian or logistic, some within an interval or known; categories in groups of features.
 
-    stepped: which features are logistic, (features,); members: the features of each category, (categories, most),
-    the first one again where there are fewer.
+    Parameters
+    ----------
+    loc, scale : Tensor, (..., samples, features)
+    obs : Observations
+    known : bool Tensor, (samples, features)
+        Entries set to their observed values.
+    stepped : bool Tensor, (features,)
+        Logistic features.
+    members : Tensor, (categories, most)
+        Features of each category; its first one again if it has fewer.
     """
 
     def __init__(self, loc: Tensor, scale: Tensor, obs: Observations, known: Tensor, stepped: Tensor, members: Tensor):
@@ -52,7 +70,17 @@ class MixedCells(Cells):
         self.obs, self.known, self.stepped, self.members = obs, known, stepped, members
 
     def at(self, normals: Tensor) -> Tensor:
-        """A draw: by inverse distribution functions, and for a category the largest logit with Gumbel noise on it."""
+        """Draw entries: by inverse distribution functions; of a category, the largest logit after Gumbel noise.
+
+        Parameters
+        ----------
+        normals : Tensor, (..., samples, features)
+            Standard normal numbers.
+
+        Returns
+        -------
+        Tensor, (..., samples, features)
+        """
         share = torch.special.ndtr(normals).clamp(_TINY, 1 - _TINY)
         x = torch.where(self.stepped, self._logistic(share), super().at(normals))
         if len(self.members):
@@ -62,7 +90,7 @@ class MixedCells(Cells):
         return torch.where(self.known, self.obs.values, x)
 
     def _logistic(self, share: Tensor) -> Tensor:
-        """The value below which `share` of the density lies, between low and high where the entry is observed."""
+        """Compute the quantile `share` of logistic entries, within low and high if the entry is observed."""
         scale = _UNIT * self.scale
         if self.obs.low is None or self.obs.high is None:
             return self.loc + scale * share.logit()
@@ -76,10 +104,17 @@ class MixedCells(Cells):
 
 
 class MixedLikelihood(Corruption):
-    """Cells of a table: missing or seen; numbers with Gaussian noise or without, within intervals, categories.
+    """Likelihood of the cells of a table: numbers with or without Gaussian noise, intervals, categories, missing values.
 
-    noise: on the numbers; none on stepped features and categories. steps: for each stepped feature where one
-    value ends and the next begins, and a point for each value. groups: (first, after last) feature of each category.
+    Parameters
+    ----------
+    noise : GaussianNoise
+        Noise of the numbers; stepped features and categories have none.
+    features : int
+    steps : dict
+        Of each stepped feature: where one value ends and the next begins, and a point for each value.
+    groups : list of (int, int)
+        First feature of each category and the one after its last.
     """
 
     def __init__(
@@ -117,48 +152,48 @@ class MixedLikelihood(Corruption):
 
     @property
     def exact(self) -> Tensor:  # type: ignore[override]
-        """Which features are seen as they are."""
+        """Features observed without noise."""
         return self.noise.exact | ~self.number
 
     @property
     def std(self) -> Tensor:
-        """The noise level of each feature."""
+        """Noise level of each feature."""
         return torch.where(self.number, self.noise.std, 0.0)
 
     @property
     def learned(self) -> bool:
-        """Whether the level is being learned."""
+        """Whether the noise level is being learned."""
         return self.noise.learned
 
     @property
     def by_entry(self) -> bool:
-        """Whether each feature has a level of its own."""
+        """Whether each feature has a noise level of its own."""
         return self.noise.by_entry
 
     @property
     def searched(self) -> Tensor:
-        """Features whose level is, or was, to be found."""
+        """Features whose noise level is, or was, learned."""
         return self.noise.searched & self.number
 
     def forget_noise(self, of: Tensor | None = None) -> None:
-        """From now on features are seen without error, all of them or some."""
+        """Set the noise of all features, or of some, to 0."""
         self.noise.forget_noise(of)
 
     def set_level(self, level: Tensor) -> None:
-        """Take a noise level as found."""
+        """Set the noise level."""
         self.noise.set_level(level)
 
     def whole(self, mask: Tensor) -> Tensor:
-        """The values of a category go with its first."""
+        """Copy the mask of the first feature of a category to its other features."""
         return mask[..., self.firsts]
 
     def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:
-        """Noise on the numbers; stepped features are recorded as the value they are nearest to."""
+        """Add noise to numbers; round stepped features to the nearest of their values."""
         noisy = self.noise.corrupt(clean, observed, normals).values
         return Observations(torch.where(observed & ~self.number, self._snapped(clean), noisy), observed)
 
     def _snapped(self, x: Tensor) -> Tensor:
-        """The points of the intervals that stepped features lie in; other features as they are."""
+        """Replace stepped features by the points of the intervals that they lie in."""
         some = x[..., self.stepped].movedim(-1, 0).flatten(1)
         points = self.points.gather(1, torch.searchsorted(self.edges, some.contiguous()))
         snapped = x.clone()
@@ -166,11 +201,11 @@ class MixedLikelihood(Corruption):
         return snapped
 
     def log_prob(self, obs: Observations, clean: Tensor, unknowns: Tensor | None = None) -> Tensor:
-        """Of the numbers; what is seen without noise adds nothing."""
+        """Compute the log-density of observed numbers; entries observed without noise add nothing."""
         return self.noise.log_prob(obs.only(self.number), clean, unknowns)
 
     def marginal_log_prob(self, obs: Observations, clean: Independent) -> Tensor:
-        """Densities of numbers, masses of intervals and categories, over seen entries."""
+        """Sum log-densities of numbers and log-masses of intervals and categories, over observed entries."""
         loc, scale = clean.base_dist.loc, clean.base_dist.scale
         total = self.noise.marginal_log_prob(obs.only(self.number), clean)
         if obs.low is not None and obs.high is not None:
@@ -185,14 +220,15 @@ class MixedLikelihood(Corruption):
         return total
 
     def condition(self, obs: Observations, clean: Independent) -> Independent:
-        """Numbers by their noise; intervals by truncation; categories as seen."""
+        """Condition numbers on their noisy values, intervals by truncation, categories on the observed value."""
         return self._recorded(obs, self.noise.condition(obs.only(self.number), clean))
 
     def pin(self, obs: Observations, clean: Independent) -> Independent:
-        """What is seen exactly is known."""
+        """Set exactly observed entries to their values."""
         return self._recorded(obs, self.noise.pin(obs.only(self.number), clean))
 
     def _recorded(self, obs: Observations, clean: Independent) -> Independent:
+        """Make the distribution of mixed entries from that of the numbers."""
         base = clean.base_dist
         known = obs.observed & ~self.number & ~self.stepped
         cells = MixedCells(base.loc, base.scale, obs, known, self.stepped, self.members)
@@ -200,19 +236,29 @@ class MixedLikelihood(Corruption):
 
 
 def _padded(rows: list[Tensor]) -> Tensor:
-    """Sorted rows of different lengths as one matrix; what is left over is infinite."""
+    """Join sorted rows of different lengths into one matrix, filled up with infinity."""
     longest = max((len(row) for row in rows), default=0)
     padded = [torch.cat([row, row.new_full((longest - len(row),), torch.inf)]) for row in rows]
     return torch.stack(padded) if padded else torch.zeros(0, 0)
 
 
 def recording(noise: Any, space: FeatureEncoder, sure: Tensor | None = None) -> GaussianNoise | MixedLikelihood:
-    """The corruption that a user's `noise` means in model space: None, a number, one a column, or one of LEARNED.
+    """Make the corruption that a user's `noise` means in model space.
 
-    sure: entries that noise is not meant of, unless it is said column by column.
+    A learned level starts high and falls to the smallest sd of any entry (from a start below the truth it would not
+    rise), so it is an upper bound if no column is fully explained by the others.
 
-    The level is started high when it is learned: it slides down to the smallest sd of any entry (started
-    below the truth it would stay there), so it is an upper bound where no column is free of its own spread.
+    Parameters
+    ----------
+    noise : None, float, array of one number per column, or str
+        One of LEARNED, if it is a str.
+    space : FeatureEncoder
+    sure : bool Tensor or None, (features,)
+        Entries without noise, unless noise is given per column.
+
+    Returns
+    -------
+    GaussianNoise or MixedLikelihood
     """
     others = torch.zeros(space.features - len(space.numbers))
     std = noise_levels(noise, len(space.modelled))

@@ -1,6 +1,6 @@
-"""Recovering in engines for many machines: one function from Arrow to Arrow, and an adapter for each engine.
+"""Recovery on many machines: one function from Arrow to Arrow, and an adapter for each engine.
 
-The draws of a row depend on its number in a column, so they are the same in any partition and on any worker.
+The draws of a row depend on its number in a column, so they do not depend on partition or worker.
 """
 
 import os
@@ -22,13 +22,29 @@ from unfade.streaming.recover import as_tables, with_candidates
 
 
 class BatchRecoverer:
-    """A function that recovers Arrow tables; it travels as the bytes of a saved model, which a worker reads once."""
+    """A function that recovers Arrow tables, made by `recover_batch`; workers receive the bytes of a saved model.
+
+    Parameters
+    ----------
+    model : bytes
+        Contents of a model file.
+    draws, seed, id_column, n_candidates : as in `recover_batch`
+    """
 
     def __init__(self, model: bytes, draws: int, seed: int, id_column: str | None, n_candidates: int | str | None):
         self.model, self.draws, self.seed, self.id_column, self.n_candidates = model, draws, seed, id_column, n_candidates
 
     def __call__(self, batch: pa.Table | pa.RecordBatch) -> pa.Table:
-        """The posterior mean of the batch; or, where draws are wanted, all of them, with their number in `draw`."""
+        """Recover a batch: its posterior mean, or all draws with their number in a column `draw`.
+
+        Parameters
+        ----------
+        batch : pyarrow Table or RecordBatch
+
+        Returns
+        -------
+        pyarrow Table
+        """
         table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         if self.draws and "draw" in table.column_names:
             raise InvalidData("Draws need the name draw for themselves, but the table has such a column. Rename it.")
@@ -51,6 +67,7 @@ class BatchRecoverer:
         return found.add_column(table.column_names.index(name) + bool(self.draws), table.schema.field(name), ids)
 
     def _checked(self, table: pa.Table) -> str:
+        """Return the name of the column of row numbers, or raise InvalidData if a batch has none that can be used."""
         name = str(self.id_column)
         if name not in table.column_names:
             raise InvalidData(f"Expected a column {name!r} with row numbers, found {table.column_names[:10]}. Add it.")
@@ -68,11 +85,22 @@ def recover_batch(
     id_column: str | None = None,
     n_candidates: int | str | None = None,
 ) -> BatchRecoverer:
-    """A function from an Arrow table or record batch to a recovered Arrow table, for any engine.
+    """Make a function from an Arrow table or record batch to a recovered Arrow table, for any engine.
 
-    draws: 0 gives the posterior mean; else all draws one below another, their number in a first column `draw`.
-    id_column: holds a whole number for each row, on which its draws depend; it need not have been there at fit.
-    n_candidates: in place of the estimator's.
+    Parameters
+    ----------
+    model : Recoverer or path of a model file
+    draws : int
+        0: the posterior mean; else all draws one below another, their number in a first column `draw`.
+    seed : int
+    id_column : str or None
+        Column with an integer per row, on which its draws depend; the fit need not have had it.
+    n_candidates : int, "auto" or None
+        Proposals per draw; None: those of the model.
+
+    Returns
+    -------
+    BatchRecoverer
     """
     if not isinstance(draws, (int, np.integer)) or draws < 0:
         raise InvalidData(f"draws must be a whole number of at least 0, got {draws!r}.")
@@ -91,7 +119,7 @@ def recover_batch(
 
 @lru_cache(maxsize=4)
 def _loaded(content: bytes) -> FittedModel:
-    """The model of a saved file's bytes; a worker reads it once."""
+    """Load a model from the bytes of its file; a worker does so once."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         path.write_bytes(content)

@@ -8,12 +8,22 @@ from unfade.engines import BatchRecoverer
 
 
 def recover(frame: Any, function: BatchRecoverer) -> Any:
-    """Recover a `dask.dataframe`, partition by partition; its index stays, and is repeated for each draw."""
+    """Recover a `dask.dataframe` partition by partition; its index is kept, and repeated for each draw.
+
+    Parameters
+    ----------
+    frame : dask DataFrame
+    function : BatchRecoverer
+
+    Returns
+    -------
+    dask DataFrame
+    """
     return frame.map_partitions(_recover, function, meta=_recover(frame._meta.iloc[:0], function))
 
 
 def _recover(part: Any, function: BatchRecoverer) -> Any:
-    """One partition, a pandas frame; columns keep their dtypes."""
+    """Recover one partition, a pandas frame; columns keep their dtypes."""
     import pyarrow as pa
 
     found = function(pa.Table.from_pandas(part, preserve_index=False)).to_pandas()
@@ -23,5 +33,5 @@ def _recover(part: Any, function: BatchRecoverer) -> Any:
 
 
 def _wider(found: Any, kind: Any) -> bool:
-    """Whether values came that the column's dtype does not hold: fractions among whole numbers."""
+    """Check whether a column of integers now holds fractions."""
     return bool(getattr(found, "kind", "") == "f" and getattr(kind, "kind", "") in "iu")

@@ -6,5 +6,17 @@ from unfade.engines import BatchRecoverer
 
 
 def recover(dataset: Any, function: BatchRecoverer, **options: Any) -> Any:
-    """Recover a `ray.data.Dataset`; options go to `map_batches`, such as `batch_size=10_000` or `num_cpus=2`."""
+    """Recover a `ray.data.Dataset`.
+
+    Parameters
+    ----------
+    dataset : ray.data.Dataset
+    function : BatchRecoverer
+    **options
+        Options of `map_batches`, such as `batch_size=10_000` or `num_cpus=2`.
+
+    Returns
+    -------
+    ray.data.Dataset
+    """
     return dataset.map_batches(function, batch_format="pyarrow", **options)

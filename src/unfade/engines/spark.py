@@ -9,7 +9,17 @@ from unfade.engines import BatchRecoverer
 
 
 def recover(frame: Any, function: BatchRecoverer) -> Any:
-    """Recover a `pyspark.sql.DataFrame` by `mapInArrow`: types stay, and draws have a first column `draw`."""
+    """Recover a `pyspark.sql.DataFrame` by `mapInArrow`; columns keep their types, and draws have a first column `draw`.
+
+    Parameters
+    ----------
+    frame : pyspark DataFrame
+    function : BatchRecoverer
+
+    Returns
+    -------
+    pyspark DataFrame
+    """
     schema = frame.schema
     if function.draws:
         from pyspark.sql.types import LongType, StructField, StructType

@@ -1,4 +1,4 @@
-"""Draws: many completed data sets, and what they say together."""
+"""Draws: many completed data sets, and their summaries."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,10 +14,19 @@ from unfade.errors import InvalidData
 class Draws:
     """Draws of the clean data, draw axis first, in the user's units.
 
-    values: (draws, samples, *event); observed: which entries were seen, where that is known. Summaries and
-    completed data sets come in the container the data
-    came in (array, tensor or data frame); iterating gives one completed data set after another.
+    Summaries and completed data sets come in the container of the data (array, tensor or data frame). Iterating gives
+    the completed data sets one by one.
 
+    Parameters
+    ----------
+    values : ndarray, (draws, samples, *event)
+    container : Container or None
+        Container of the data; None: an array.
+    observed : bool ndarray or None, (samples, *event)
+        Cells that were observed, if known.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> draws = Draws(np.array([[[1.0]], [[2.0]], [[3.0]]]))
     >>> draws.mean(), draws.interval(0.5), len(draws)
@@ -31,7 +40,7 @@ class Draws:
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """Names of the columns of `values`, where the data had names."""
+        """Names of the columns of `values`; None for arrays."""
         return self._container.names
 
     def __len__(self) -> int:
@@ -48,11 +57,22 @@ class Draws:
         return f"Draws({len(self)} completed data sets of {shape})"
 
     def mean(self) -> Any:
-        """Posterior mean of every number, rounded where the column's dtype holds whole ones; the likeliest category."""
+        """Compute the posterior mean of each cell; of a category the most frequent value.
+
+        Returns
+        -------
+        array, tensor or frame, (samples, *event)
+            Rounded if the column holds integers.
+        """
         return self._container.wrap(middle(self.values, self._container.columns))
 
     def std(self) -> Any:
-        """Posterior standard deviation of every number; for a category, how often a draw is another one."""
+        """Compute the posterior standard deviation of each cell; of a category the share of draws with another value.
+
+        Returns
+        -------
+        array, tensor or frame, (samples, *event)
+        """
         values = self.values.std(0, ddof=1 if len(self) > 1 else 0)
         likeliest = middle(self.values, self._container.columns)
         for i, column in enumerate(self._container.columns or ()):
@@ -61,7 +81,17 @@ class Draws:
         return self._container.wrap_numbers(values)
 
     def probabilities(self, column: str) -> Any:
-        """How often each value of a category, rank or boolean is drawn, (samples, values), with the values."""
+        """Compute how often each value of a category, rank or boolean is drawn.
+
+        Parameters
+        ----------
+        column : str
+
+        Returns
+        -------
+        shares : ndarray, (samples, values)
+        values : tuple
+        """
         names = list(self.columns or ())
         if column not in names:
             raise InvalidData(f"There is no column {column!r}. Columns are {names[:10]}.")
@@ -73,9 +103,13 @@ class Draws:
         return np.stack([(codes == code).mean(0) for code in range(len(values))], -1), values
 
     def changes(self) -> Any:
-        """What became of each cell: "observed" (as it came), "denoised", "imputed", or "missing" where it still is.
+        """Classify each cell as "observed" (unchanged), "denoised", "imputed", or "missing" if it still is.
 
-        What passes through (text that hardly repeats, a category not known before) counts as observed.
+        Cells of passthrough columns, and categories that the fit did not see, count as observed.
+
+        Returns
+        -------
+        ndarray of str, (samples, *event)
         """
         seen, same = self._seen(), (self.values == self.values[0]).all(0)
         found = np.where(seen, np.where(same, "observed", "denoised"), "imputed")
@@ -84,10 +118,18 @@ class Draws:
         return found if there is None else np.where(there & ~seen, "observed", found)
 
     def shifted(self, shifts: dict[Any, float]) -> "Draws":
-        """The same draws with the missing cells of some columns higher or lower, in sds of the column's observed cells.
+        """Shift the missing cells of some columns, for a sensitivity analysis of values missing not at random.
 
-        For cells that are missing because of what they hold, which no data can show: try what would have to be true.
-        Whole numbers become numbers, so that small shifts are not rounded away.
+        Integers become continuous, so that small shifts are not rounded away.
+
+        Parameters
+        ----------
+        shifts : dict
+            Shift by column, in standard deviations of its observed cells.
+
+        Returns
+        -------
+        Draws
         """
         seen, names = self._seen(), list(self.columns or range(self.values.shape[-1]))
         values, columns = np.array(self.values), list(self._container.columns or ())
@@ -104,12 +146,23 @@ class Draws:
         return Draws(values, replace(self._container, columns=tuple(columns) or None), self.observed)
 
     def _seen(self) -> np.ndarray:
+        """Return which cells were observed, or raise InvalidData if that is not known."""
         if self.observed is None:
             raise InvalidData("These draws do not know which cells were observed. Take them from Recoverer.sample.")
         return self.observed
 
     def quantile(self, share: float) -> Any:
-        """The value below which this share of each entry's draws lies."""
+        """Compute a quantile of the draws of each cell.
+
+        Parameters
+        ----------
+        share : float
+            Share of the draws below, from 0 to 1.
+
+        Returns
+        -------
+        array, tensor or frame, (samples, *event)
+        """
         if not 0 <= share <= 1:
             raise InvalidData(f"A quantile is a share between 0 and 1, got {share!r}. Use 0.25 for the lower quartile.")
         values = np.quantile(self.values, share, axis=0)
@@ -121,9 +174,18 @@ class Draws:
         return self._container.wrap(values)
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
-        """Lower and upper ends of the central interval of each entry.
+        """Compute the central interval of each cell.
 
-        Ends estimated from m draws cover a little less: level (m - 1) / (m + 1), so 0.865 for 50 draws of 0.9.
+        Nominal coverage of intervals from m draws is level (m - 1) / (m + 1): 0.865 for 50 draws and level 0.9.
+
+        Parameters
+        ----------
+        level : float
+            Share of the draws inside, between 0 and 1.
+
+        Returns
+        -------
+        low, high : array, tensor or frame, (samples, *event)
         """
         if not 0 < level < 1:
             raise InvalidData(f"An interval's level lies between 0 and 1, got {level!r}. Use 0.9 for 90 %.")
@@ -131,7 +193,7 @@ class Draws:
 
 
 def middle(values: np.ndarray, columns: Sequence[Column] | None, median: bool = False) -> np.ndarray:
-    """The mean of draws (draws, samples, *event), or their lower median; for categories and booleans the most frequent."""
+    """Compute the mean of draws (draws, samples, *event), or their lower median; of categories the most frequent value."""
     centre = np.quantile(values, 0.5, axis=0, method="inverted_cdf") if median else values.mean(0)
     means = np.where((values == values[0]).all(0), values[0], centre)  # what never differs comes back as it is
     for i, column in enumerate(columns or ()):

@@ -1,4 +1,4 @@
-"""One image and its file, without loss: PNG, TIFF, NPY; and which of its pixels were not measured."""
+"""One image and its file, read and written without loss (PNG, TIFF, NPY), and its missing pixels."""
 
 import struct
 from dataclasses import dataclass
@@ -16,7 +16,16 @@ _BITS = 258  # the TIFF tag BitsPerSample
 
 
 def read_frame(path: Path) -> np.ndarray:
-    """Read one image, (height, width) or (height, width, channels); refuse one that would not come back as it is."""
+    """Read one image; refuse a file that could not be written back without loss.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    ndarray, (height, width) or (height, width, channels)
+    """
     try:
         frame = np.load(path, allow_pickle=False) if path.suffix.lower() == ".npy" else _decoded(path)
     except InvalidFile:
@@ -29,6 +38,7 @@ def read_frame(path: Path) -> np.ndarray:
 
 
 def _decoded(path: Path) -> np.ndarray:
+    """Decode an image by Pillow, or raise InvalidFile if the array would not hold all of it."""
     from PIL import Image
 
     with Image.open(path) as image:
@@ -49,7 +59,7 @@ def _decoded(path: Path) -> np.ndarray:
 
 
 def _lost(path: Path, image: Any) -> str:
-    """What of an image its array would not hold, and what to do; empty where it holds all."""
+    """Describe what the array of an image would lose, and what to do; empty if it loses nothing."""
     if (pages := getattr(image, "n_frames", 1)) > 1:
         return f"has {pages} pages, of which one would be read. Save each as a file of its own, or all as one .npy stack."
     if image.mode == "P":
@@ -62,7 +72,7 @@ def _lost(path: Path, image: Any) -> str:
 
 
 def _bits(path: Path, image: Any) -> int:
-    """The bits of each channel in the file."""
+    """Read the number of bits of each channel in the file."""
     if image.format == "PNG":
         with path.open("rb") as file:
             return int(struct.unpack(">B", file.read(25)[24:])[0])  # of the header, the first part of every PNG
@@ -71,7 +81,13 @@ def _bits(path: Path, image: Any) -> int:
 
 
 def write_frame(frame: np.ndarray, path: Path) -> None:
-    """Write one image, by the ending of its name."""
+    """Write one image in the format of the file name's ending.
+
+    Parameters
+    ----------
+    frame : ndarray, (height, width) or (height, width, channels)
+    path : Path
+    """
     from PIL import Image
 
     if path.suffix.lower() == ".npy":
@@ -81,12 +97,12 @@ def write_frame(frame: np.ndarray, path: Path) -> None:
 
 
 def described(frame: np.ndarray) -> str:
-    """Give the shape and type of an image in words."""
+    """Describe the shape and type of an image."""
     return f"{' x '.join(map(str, frame.shape)) or 'a single number'} of {frame.dtype}"
 
 
 def as_type(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Convert numbers to a type: rounded and clipped where it holds whole ones."""
+    """Convert numbers to a type: rounded and clipped if it holds integers."""
     if not np.issubdtype(dtype, np.integer):
         return values.astype(dtype)
     limits = np.iinfo(dtype)
@@ -95,11 +111,16 @@ def as_type(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """Which pixels of images (..., height, width[, channels]) were not measured, and back to images.
+    """The rule by which pixels of images (..., height, width[, channels]) are missing.
 
-    value: what a pixel's channels all hold if it was not measured; NaN: each channel by itself, where it is NaN; None: no
-    value. channels: how many a pixel has, 0 for images without that axis. alpha: the last channel is no part of the
-    picture, a pixel was not measured where it is 0.
+    Parameters
+    ----------
+    value : float or None
+        Value of all channels of a missing pixel; NaN: each channel is missing by itself where it is NaN; None: no value.
+    channels : int
+        Channels of a pixel, 0 for images without that axis.
+    alpha : bool
+        Whether the last channel is alpha: it is no part of the picture, and a pixel is missing where it is 0.
     """
 
     value: float | None
@@ -108,7 +129,20 @@ class Unmeasured:
 
     @classmethod
     def of(cls, frame: np.ndarray, stated: float | str | None, alpha: bool = False) -> "Unmeasured":
-        """Choose the rule for images like this one. stated: what the user says, "none" if no value means missing."""
+        """Choose the rule for images like this one.
+
+        Parameters
+        ----------
+        frame : ndarray, (height, width[, channels])
+        stated : float, str or None
+            The value that the user gives; "none": no value means missing; None: not given.
+        alpha : bool
+            Whether the last channel is alpha.
+
+        Returns
+        -------
+        Unmeasured
+        """
         channels, whole = frame.shape[2] if frame.ndim == 3 else 0, np.issubdtype(frame.dtype, np.integer)
         if stated is None:
             return cls(None if alpha else 0.0 if whole else np.nan, channels, alpha)
@@ -121,11 +155,29 @@ class Unmeasured:
         return cls(value, channels, alpha)
 
     def colours(self, frames: np.ndarray) -> np.ndarray:
-        """Leave the alpha channel out."""
+        """Drop the alpha channel.
+
+        Parameters
+        ----------
+        frames : ndarray, (..., height, width[, channels])
+
+        Returns
+        -------
+        ndarray, (..., height, width[, colours])
+        """
         return frames[..., :-1] if self.alpha else frames
 
     def holes(self, frames: np.ndarray) -> np.ndarray:
-        """Find the entries that were not measured, of the shape of `colours`."""
+        """Find missing entries.
+
+        Parameters
+        ----------
+        frames : ndarray, (..., height, width[, channels])
+
+        Returns
+        -------
+        bool ndarray, of the shape of `colours`
+        """
         colours = self.colours(frames)
         gone = np.isnan(colours) if colours.dtype.kind == "f" else np.zeros(colours.shape, dtype=bool)
         if self.value is not None and not np.isnan(self.value):
@@ -134,14 +186,34 @@ class Unmeasured:
         return gone | (frames[..., -1:] == 0) if self.alpha else gone
 
     def entered(self, frames: np.ndarray) -> np.ndarray:
-        """Give the images as floats, NaN where pixels were not measured."""
+        """Convert images to floats, NaN where pixels are missing.
+
+        Parameters
+        ----------
+        frames : ndarray, (..., height, width[, channels])
+
+        Returns
+        -------
+        ndarray, of the shape of `colours`
+        """
         return np.where(self.holes(frames), np.nan, self.colours(frames).astype(_float(frames.dtype), copy=False))
 
     def left(self, values: np.ndarray, given: np.ndarray, exact: bool = False) -> np.ndarray:
-        """Give values (of the shape of `colours`) in the type of the given images.
+        """Convert recovered values to images in the type of the given ones.
 
-        exact: measured pixels are the given ones, bit for bit. A value never reads as a pixel that was not measured: where
-        it would, the last channel is one more, or one less. Filled pixels are opaque.
+        A value never equals that of a missing pixel: if it would, the last channel is changed by one. Filled pixels are
+        opaque.
+
+        Parameters
+        ----------
+        values : ndarray, of the shape of `colours`
+        given : ndarray, (..., height, width[, channels])
+        exact : bool
+            Keep observed pixels as given, bit for bit.
+
+        Returns
+        -------
+        ndarray, of the shape of `given`
         """
         holes, colours = self.holes(given), self.colours(given)
         made = as_type(values, given.dtype)
@@ -156,14 +228,34 @@ class Unmeasured:
         return self._with_alpha(made, np.where(given[..., -1:] == 0, _full(given.dtype), given[..., -1:]))
 
     def spread(self, values: np.ndarray, given: np.ndarray) -> np.ndarray:
-        """Give standard deviations in the type of the given images, opaque."""
+        """Convert standard deviations to images in the type of the given ones, opaque.
+
+        Parameters
+        ----------
+        values : ndarray, of the shape of `colours`
+        given : ndarray, (..., height, width[, channels])
+
+        Returns
+        -------
+        ndarray, of the shape of `given`
+        """
         return self._with_alpha(as_type(values, given.dtype), np.full_like(given[..., -1:], _full(given.dtype)))
 
     def _with_alpha(self, made: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+        """Append an alpha channel, if the images have one."""
         return np.concatenate([made, alpha.astype(made.dtype)], -1) if self.alpha else made
 
     def count(self, given: np.ndarray) -> int:
-        """Count the pixels that were not measured, in any channel."""
+        """Count pixels with a missing channel.
+
+        Parameters
+        ----------
+        given : ndarray, (..., height, width[, channels])
+
+        Returns
+        -------
+        int
+        """
         holes = self.holes(given)
         return int((holes.any(-1) if self.channels else holes).sum())
 
@@ -179,9 +271,10 @@ class Unmeasured:
 
 
 def _float(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Choose the float type that holds the values of a type."""
     return np.promote_types(dtype, np.float32)
 
 
 def _full(dtype: np.dtype[Any]) -> float:
-    """Alpha of an opaque pixel."""
+    """Return alpha of an opaque pixel."""
     return np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else 1.0

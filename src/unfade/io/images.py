@@ -1,4 +1,4 @@
-"""Images as data: folders of PNG, TIFF or NPY files, and stacks in one .npy, .npz or .zarr; the same kind out."""
+"""Images as data: folders of PNG, TIFF or NPY files, and stacks in one .npy, .npz or .zarr; results of the same kind."""
 
 import os
 import shutil
@@ -20,7 +20,16 @@ STACKS = (".npy", ".npz", ".zarr")
 
 
 class Frames(ABC):
-    """Images of one size and type. rule: which pixels were not measured; event: the shape of what is modelled of each."""
+    """Images of one size and type, read one by one.
+
+    Parameters
+    ----------
+    path : Path
+    first : ndarray, (height, width[, channels])
+        The first image.
+    rule : Unmeasured
+        Which pixels are missing.
+    """
 
     def __init__(self, path: Path, first: np.ndarray, rule: Unmeasured):
         self.path, self.shape, self.dtype, self.rule = path, first.shape, first.dtype, rule
@@ -28,51 +37,111 @@ class Frames(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of images."""
 
     @abstractmethod
     def frame(self, number: int) -> np.ndarray:
-        """One of them as it is."""
+        """Read one image.
+
+        Parameters
+        ----------
+        number : int
+
+        Returns
+        -------
+        ndarray, (height, width[, channels])
+        """
 
     @abstractmethod
     def sink(self, draft: Path, draws: int | None) -> "Sink":
-        """Where results of the same kind are written to; draws: how many of each frame."""
+        """Open a place for results of the same kind.
+
+        Parameters
+        ----------
+        draft : Path
+            Its temporary name.
+        draws : int or None
+            Draws per image; None: one result per image.
+
+        Returns
+        -------
+        Sink
+        """
 
     @abstractmethod
     def check_output(self, path: Path) -> None:
-        """Refuse a name that results of this kind cannot have, or that is taken."""
+        """Refuse a name that results of this kind cannot have, or that exists.
+
+        Parameters
+        ----------
+        path : Path
+        """
 
     def raw(self, which: Any) -> np.ndarray:
-        """Some of them as they are, (frames, *shape)."""
+        """Read some images.
+
+        Parameters
+        ----------
+        which : sequence of int
+
+        Returns
+        -------
+        ndarray, (images, height, width[, channels])
+        """
         stack = np.empty((len(which), *self.shape), self.dtype)
         for target, number in zip(stack, which, strict=True):
             target[:] = self.frame(number)
         return stack
 
     def read(self, which: Any) -> np.ndarray:
-        """Some of them, (frames, *event), with NaN where pixels are missing."""
+        """Read some images as floats, NaN where pixels are missing.
+
+        Parameters
+        ----------
+        which : sequence of int
+
+        Returns
+        -------
+        ndarray, (images, height, width[, colours])
+        """
         return self.rule.entered(self.raw(which))
 
     @property
     def pixels(self) -> int:
-        """How many pixels all of them have together."""
+        """Number of pixels of all images."""
         return len(self) * int(np.prod(self.shape[:2]))
 
 
 class Sink(ABC):
-    """Results on their way to disk."""
+    """A place that results are written to, image by image."""
 
     @abstractmethod
     def write(self, values: np.ndarray, which: range, draw: int | None = None) -> None:
-        """Some frames, or a draw of them, in their own type."""
+        """Write results of some images, or one draw of them, in the images' type.
+
+        Parameters
+        ----------
+        values : ndarray, (images, height, width[, channels])
+        which : range
+            Numbers of the images.
+        draw : int or None
+            Number of the draw.
+        """
 
     def finish(self) -> None:
-        """All is written."""
+        """Finish the file, after the last result."""
         return None
 
 
 class FolderOfFrames(Frames):
-    """The images of a folder, in the order of their names."""
+    """The images of a folder, in the order of their names.
+
+    Parameters
+    ----------
+    folder : Path
+    missing : float, str or None
+        Value of missing pixels, as in `open_frames`.
+    """
 
     def __init__(self, folder: Path, missing: float | str | None = None):
         self.files = tuple(sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS))
@@ -86,7 +155,7 @@ class FolderOfFrames(Frames):
         return len(self.files)
 
     def frame(self, number: int) -> np.ndarray:
-        """One of them as it is."""
+        """Read one image; refuse one of another size or type than the first."""
         frame = read_frame(self.files[number])
         if frame.shape != self.shape or frame.dtype != self.dtype:
             raise InvalidFile(
@@ -97,22 +166,25 @@ class FolderOfFrames(Frames):
         return frame
 
     def sink(self, draft: Path, draws: int | None) -> Sink:
-        """A folder of files with the same names; for draws, one such folder each."""
+        """Open a folder of files with the same names; for draws, one such folder per draw."""
         return _Folder(draft, self)
 
     def check_output(self, path: Path) -> None:
-        """Refuse a name that results of this kind cannot have, or that is taken."""
+        """Refuse a name that a folder of images cannot have, or that exists."""
         if path.suffix in STACKS:
             raise InvalidFile(f"{self.path.parent} is a folder of images: give a folder to write to, not {path.name!r}.")
         check_free(path)
 
 
 class _Folder(Sink):
+    """A folder that images are written to."""
+
     def __init__(self, draft: Path, frames: FolderOfFrames):
         self.draft, self.frames = draft, frames
         draft.mkdir()
 
     def write(self, values: np.ndarray, which: range, draw: int | None = None) -> None:
+        """Write results of some images, each under the name of its image."""
         place = self.draft if draw is None else self.draft / f"draw-{draw:03d}"
         place.mkdir(exist_ok=True)
         for frame, number in zip(values, which, strict=True):
@@ -120,7 +192,14 @@ class _Folder(Sink):
 
 
 class Stack(Frames):
-    """The images of one array, (frames, height, width) or (frames, height, width, channels)."""
+    """The images of one array, (images, height, width) or (images, height, width, channels).
+
+    Parameters
+    ----------
+    path : Path
+    missing : float, str or None
+        Value of missing pixels, as in `open_frames`.
+    """
 
     def __init__(self, path: Path, missing: float | str | None = None):
         try:
@@ -139,21 +218,23 @@ class Stack(Frames):
         return int(self.array.shape[0])
 
     def frame(self, number: int) -> np.ndarray:
-        """One of them as it is."""
+        """Read one image."""
         return np.asarray(self.array[number])
 
     def sink(self, draft: Path, draws: int | None) -> Sink:
-        """One array of the same type; draws come first."""
+        """Open one array of the same type; the axis of draws comes first."""
         return _Array(draft, (*([] if draws is None else [draws]), len(self)), self.shape, self.dtype)
 
     def check_output(self, path: Path) -> None:
-        """Refuse a name that results of this kind cannot have, or that is taken."""
+        """Refuse a name that a stack cannot have, or that exists."""
         if path.suffix not in STACKS:
             raise InvalidFile(f"{self.path} is a stack: write it to one of {', '.join(STACKS)}, not to {path.name!r}.")
         (check_free if path.suffix == ".zarr" else check_writable)(path)
 
 
 class _Array(Sink):
+    """An array on disk that images are written to."""
+
     def __init__(self, draft: Path, lead: tuple[int, ...], frame: tuple[int, ...], dtype: np.dtype[Any]):
         self.draft = draft
         self.array: Any
@@ -164,10 +245,12 @@ class _Array(Sink):
             self.array = np.lib.format.open_memmap(draft, "w+", dtype, (*lead, *frame))
 
     def write(self, values: np.ndarray, which: range, draw: int | None = None) -> None:
+        """Write results of some images."""
         place = slice(which.start, which.stop)
         self.array[place if draw is None else (draw, place)] = values
 
     def finish(self) -> None:
+        """Flush the array to disk, and compress it for .npz."""
         if self.draft.suffix == ".zarr":
             return
         self.array.flush()
@@ -181,15 +264,32 @@ class _Array(Sink):
 def open_frames(path: str | os.PathLike[str], missing: float | str | None = None) -> Frames:
     """Open the images of a folder or of a stack.
 
-    missing: the value of pixels that were not measured, in all of their channels; "none": no value. Where not given, 0 for
-    images of whole numbers and NaN for others; of images with an alpha channel those where alpha is 0.
+    Parameters
+    ----------
+    path : path
+    missing : float, str or None
+        Value of missing pixels, in all of their channels; "none": no value. None: 0 for images of integers, NaN for others,
+        and for images with an alpha channel the pixels where alpha is 0.
+
+    Returns
+    -------
+    Frames
     """
     path = Path(path)
     return Stack(path, missing) if path.suffix in STACKS else FolderOfFrames(path, missing)
 
 
 def are_frames(path: Path) -> bool:
-    """Whether there is a folder of images, or a stack of them, at a path."""
+    """Check whether a path is a folder of images or a stack of them.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    bool
+    """
     if path.suffix == ".zarr" or not path.is_file():
         return path.is_dir() and not any(path.glob("*.parquet"))
     if path.suffix.lower() in set(ENDINGS) - {".npy"}:
@@ -201,7 +301,20 @@ def are_frames(path: Path) -> bool:
 
 
 def read_data(path: Path, missing: float | str | None = None) -> tuple[Any, Unmeasured | None]:
-    """Read a table, an array, or images with NaN where pixels were not measured, and then the rule by which."""
+    """Read a table, an array, or images with NaN where pixels are missing.
+
+    Parameters
+    ----------
+    path : Path
+    missing : float, str or None
+        Value of missing pixels, as in `open_frames`; for images only.
+
+    Returns
+    -------
+    data : pyarrow Table or ndarray
+    rule : Unmeasured or None
+        Which pixels of images are missing.
+    """
     if not are_frames(path):
         if missing is not None:
             raise InvalidData(f"A value of missing pixels is for images, {path} holds none. Leave it out.")
@@ -211,6 +324,7 @@ def read_data(path: Path, missing: float | str | None = None) -> tuple[Any, Unme
 
 
 def _opened(path: Path) -> Any:
+    """Open the array of a stack; .npy and .zarr are not read into memory."""
     if path.suffix == ".zarr":
         return _zarr().open_array(str(path), mode="r")
     loaded = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
@@ -224,6 +338,7 @@ def _opened(path: Path) -> Any:
 
 
 def _zarr() -> Any:
+    """Import zarr, or raise an InvalidFile that explains how to install it."""
     try:
         import zarr
     except ModuleNotFoundError:
@@ -232,13 +347,33 @@ def _zarr() -> Any:
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """Numbers of `most` of so many frames, evenly spaced."""
+    """Choose at most `most` of `count` numbers, evenly spaced.
+
+    Parameters
+    ----------
+    count, most : int
+
+    Returns
+    -------
+    list of int
+    """
     return np.unique(np.linspace(0, count - 1, min(max(1, most), count)).round().astype(int)).tolist()
 
 
 @contextmanager
 def whole_sinks(wanted: dict[Path, int | None], frames: Frames) -> Iterator[dict[Path, Sink]]:
-    """For each path a sink that takes its name when all is done; nothing is left of them otherwise."""
+    """Open a sink for each path; the results take their names when all is written, and are removed otherwise.
+
+    Parameters
+    ----------
+    wanted : dict
+        Draws per image by path; None: one result per image.
+    frames : Frames
+
+    Returns
+    -------
+    context manager that gives the sinks by path
+    """
     drafts: dict[Path, Path] = {}
     named: list[Path] = []
     try:

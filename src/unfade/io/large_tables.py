@@ -1,4 +1,4 @@
-"""Tables on disk that are read some rows at a time, and how much memory that may take."""
+"""Tables on disk that are read some rows at a time, and bounds on memory."""
 
 import os
 import re
@@ -25,10 +25,21 @@ _TYPES = (  # of CSV columns, in the order in which pyarrow tries them
 
 
 def parse_memory(memory: str | int) -> int:
-    """A number of bytes from text such as "2GB", "512MB" or "1.5 GiB" (units of 1,000; with an i, of 1,024).
+    """Convert text such as "2GB", "512MB" or "1.5 GiB" to bytes (units of 1,000; with an i, of 1,024).
 
-    It bounds what data and results take; libraries themselves are not in it.
+    The amount bounds data and results; the libraries themselves are not counted.
 
+    Parameters
+    ----------
+    memory : str or int
+
+    Returns
+    -------
+    int
+        Bytes, at least 256 MiB.
+
+    Examples
+    --------
     >>> parse_memory("2GB"), parse_memory("512 MiB"), parse_memory(10**9)
     (2000000000, 536870912, 1000000000)
     """
@@ -46,7 +57,14 @@ def parse_memory(memory: str | int) -> int:
 
 @dataclass(frozen=True)
 class Source:
-    """A table on disk that is read some rows at a time: a Parquet or CSV file, or the Parquet files of a folder."""
+    """A table on disk that is read some rows at a time: a Parquet or CSV file, or the Parquet files of a folder.
+
+    Parameters
+    ----------
+    path : Path
+    files : tuple of Path
+    schema : pyarrow Schema
+    """
 
     path: Path
     files: tuple[Path, ...]
@@ -54,7 +72,16 @@ class Source:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "Source":
-        """Look at a file or folder. Types of CSV columns are those of the whole file, which takes a pass over it."""
+        """Open a file or folder; types of CSV columns are those of the whole file, which takes a pass over it.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        Source
+        """
         path = Path(path)
         check_name(path)
         if path.is_dir():
@@ -71,7 +98,16 @@ class Source:
         return cls(path, found, schema)
 
     def tables(self, size: int, start: int = 0) -> Iterator[pa.Table]:
-        """Tables of `size` rows, the last one shorter, from row `start` on."""
+        """Read tables of `size` rows, the last one shorter, from row `start` on.
+
+        Parameters
+        ----------
+        size, start : int
+
+        Returns
+        -------
+        iterator of pyarrow Table
+        """
         held: list[pa.RecordBatch] = []
         missing = size
         for batch in _told(self.path, self._batches(min(size, READ), start)):
@@ -86,6 +122,7 @@ class Source:
             yield pa.Table.from_batches(held)
 
     def _batches(self, size: int, start: int) -> Iterator[pa.RecordBatch]:
+        """Read batches of at most `size` rows, from row `start` on."""
         if _is_csv(self.path):
             for batch in _open_csv(self.path, dict(zip(self.schema.names, self.schema.types, strict=True))):
                 yield batch.slice(min(start, batch.num_rows))
@@ -103,16 +140,22 @@ class Source:
                     start -= min(start, batch.num_rows)
 
     def stamp(self) -> list[Any]:
-        """What tells whether it is still the same: name, size and time of change of each file."""
+        """Return name, size and time of change of each file, to detect changes.
+
+        Returns
+        -------
+        list of [str, int, int]
+        """
         return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in self.files]
 
 
 def _is_csv(path: Path) -> bool:
+    """Check whether a path is that of a CSV file."""
     return path.is_file() and path.name.lower().endswith((".csv", ".csv.gz"))
 
 
 def _told(path: Path, batches: Iterator[Any]) -> Iterator[Any]:
-    """The same; what goes wrong while reading is told as an InvalidFile."""
+    """Give batches; raise errors of reading as InvalidFile."""
     try:
         yield from batches
     except (OSError, ValueError, EOFError, pa.ArrowException) as error:
@@ -120,6 +163,7 @@ def _told(path: Path, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _parquet_schema(paths: Sequence[Path]) -> pa.Schema:
+    """Read the schema of Parquet files, or raise InvalidFile if they differ."""
     schema = None
     for path in paths:
         for found in _told(path, (parquet.read_schema(each) for each in (path,))):
@@ -132,15 +176,16 @@ def _parquet_schema(paths: Sequence[Path]) -> pa.Schema:
 
 
 def _open_csv(path: Path, types: dict[str, Any] | None = None, only: Sequence[str] = ()) -> Any:
+    """Open a CSV file for reading in batches."""
     convert = files.csv_options(column_types=types, include_columns=list(only))
     read = csv.ReadOptions(block_size=2**22)
     return csv.open_csv(path, read_options=read, parse_options=files.csv_lines(), convert_options=convert)
 
 
 def _csv_schema(path: Path) -> pa.Schema:
-    """Names and types of a CSV file as reading it whole gives them: the first type that all its cells have.
+    """Find the names and types of a CSV file: for each column the first type that all its cells have.
 
-    pyarrow's streaming reader takes the types of the first block; where a later cell does not fit, the next type is tried.
+    pyarrow's streaming reader takes the types of the first block; if a later cell does not fit, the next type is tried.
     """
     if path.stat().st_size == 0:
         raise InvalidFile(f"{path} is empty. Expected a table with a header and at least one row.")
@@ -164,7 +209,7 @@ def _csv_schema(path: Path) -> pa.Schema:
 
 
 def _with_codes(path: Path, schema: pa.Schema) -> pa.Schema:
-    """The same, with codes that look like numbers as text: one more pass."""
+    """Change columns of codes that look like numbers to text, which takes one more pass."""
     files.check_text(path, schema)
     if names := files.numbers_in(schema):
         for batch in _open_csv(path, dict.fromkeys(names, pa.string()), names):

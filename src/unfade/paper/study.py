@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unfade.corruption.noise import GaussianNoise, mask_at_random, mask_window
+from unfade.corruption.masks import mask_at_random, mask_window
+from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations
 from unfade.diagnostics.evaluation import reconstruction_elbos
 from unfade.errors import InvalidFile

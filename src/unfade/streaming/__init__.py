@@ -1,4 +1,4 @@
-"""Tables larger than memory: fit on a sample that one pass over the file takes, recover part by part into a folder."""
+"""Tables larger than memory: fitted on a sample that one pass over the file takes, recovered part by part into a folder."""
 
 from unfade.io.large_tables import parse_memory
 from unfade.streaming.fit import fit_stream

@@ -1,8 +1,8 @@
-"""Fitting on a table larger than memory: on a sample that one pass over it takes.
+"""Fit on a table larger than memory, by a sample that one pass over it takes.
 
-Training looks at no more than steps x batch rows, so a uniform sample of as many rows serves it as well as the whole
-table. What a sample could miss is added to it: a row for each category, for the least and the largest value of each
-column, for the first number with a fraction.
+Training sees at most steps x batch rows, so a uniform sample of as many rows serves it as well as the whole table. Rows
+that a sample could miss are added: one for each category, for the least and the largest value of each column, for the
+first number with a fraction.
 """
 
 import os
@@ -39,13 +39,28 @@ def fit_stream(
     seed: int = 0,
     checkpoint: Checkpoint | None = None,
 ) -> Recoverer:
-    """Fit on a Parquet or CSV file, or a folder of Parquet files, that need not fit into memory; one pass over it.
+    """Fit on a Parquet or CSV file, or a folder of Parquet files, that need not fit into memory, in one pass over it.
 
-    Where the rows fit into `memory`, the result is that of `rec.fit` on the whole table. Else it is fitted on a uniform
-    sample, chosen by `seed`: of as many rows as training can look at, or as memory holds. Kinds of columns,
-    categories, the least and the largest values are those of the whole table. Texts of a column beyond 10,000 different
-    ones are not told apart: it passes through, or, where `kinds` says that it is a category, those that are not
-    in the sample tell the model nothing. checkpoint: as in `rec.fit`.
+    If the rows fit into `memory`, the result equals that of `rec.fit` on the whole table. Otherwise it is fitted on a
+    uniform sample: of as many rows as training can see, or as memory holds. Kinds of columns, categories, least and
+    largest values are those of the whole table. A column with more than 10,000 different texts is passed through; if
+    `kinds` makes it a category, the model does not use texts outside the sample.
+
+    Parameters
+    ----------
+    rec : Recoverer
+        It is fitted in place.
+    path : path
+    memory : str or int
+        Bound on memory, as `parse_memory` takes it.
+    seed : int
+        Seed of the sample.
+    checkpoint : Checkpoint or None
+        As in `Recoverer.fit`.
+
+    Returns
+    -------
+    Recoverer
     """
     parameters = rec.parameters()
     source = Source.open(path)
@@ -66,7 +81,7 @@ def fit_stream(
 
 @dataclass
 class _Range:
-    """What a column of numbers, booleans or dates shows in one pass: the rows of its ends and its first fraction."""
+    """Facts about a column of numbers, booleans or dates from one pass: rows of its extremes and of its first fraction."""
 
     marks: tuple[Any, ...] = ()
     ends: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
@@ -75,6 +90,7 @@ class _Range:
     counting: bool = True  # whether it counts the rows so far
 
     def look(self, column: pa.ChunkedArray, start: int, name: str) -> None:
+        """Update the facts by some rows of the column."""
         values = _as_floats(column)
         self.counting &= not pa.types.is_temporal(column.type)
         if self.marks:
@@ -100,7 +116,7 @@ class _Range:
             self.last = float(values[-1])
 
     def kind(self, rows: int) -> str | None:
-        """The kind of the column, where the sample does not show it."""
+        """Return the kind of the column if the sample does not show it."""
         return "passthrough" if self.counting and rows > 20 else None
 
     features = 1
@@ -108,7 +124,7 @@ class _Range:
 
 @dataclass
 class _Values:
-    """The different values of a column of texts in one pass, each with its first row; and whether they have a format."""
+    """Facts about a column of texts from one pass: its different values, each with its first row, and their format."""
 
     marks: tuple[Any, ...] = ()
     needed: dict[Any, int] = field(default_factory=dict)
@@ -118,6 +134,7 @@ class _Values:
     witnesses: Witnesses = field(default_factory=Witnesses)
 
     def look(self, column: pa.ChunkedArray, start: int, name: str) -> None:
+        """Update the facts by some rows of the column."""
         self.count += len(column) - column.null_count
         if self.many and "other" in self.shown and self.witnesses.none:
             return
@@ -140,7 +157,7 @@ class _Values:
             self.needed[what, row] = row  # a pair: no text is one
 
     def _show(self, value: Any, row: int) -> bool:
-        """Note the first cell of each sort; whether it is one that holds something."""
+        """Record the first cell of each sort, and return whether this one is not blank."""
         text = value if isinstance(value, str) else ""
         if isinstance(value, str) and (is_blank(text) or text.strip() in map(str, self.marks)):
             self.shown.setdefault("gap", row)
@@ -151,17 +168,17 @@ class _Values:
 
     @property
     def features(self) -> int:
-        """How many features of a model it is."""
+        """Number of features that the column becomes in the model."""
         return 1 if self.many or self._read() else max(1, sum(not isinstance(value, tuple) for value in self.needed))
 
     def kind(self, rows: int) -> str | None:
-        """The kind of the column, where the sample does not show it."""
+        """Return the kind of the column if the sample does not show it."""
         if set(self.shown) - {"gap"} == {"limit", "number"} or not self.count or self._read():
             return None
         return "passthrough" if self.many or self.features > max(20, 0.3 * self.count) else "category"
 
     def _read(self) -> bool:
-        """Whether the texts are read as numbers, dates or times."""
+        """Check whether the texts are read as numbers, dates or times."""
         found = self.witnesses.formats
         return bool(found) and not (found[0].plain and "gap" not in self.shown and not self.marks)
 
@@ -170,7 +187,7 @@ class _Sample:
     """A uniform sample of rows taken in one pass, and the rows that a sample must not miss.
 
     Each row has a key, a hash of the seed and its number: the sample is the rows of the smallest keys, so it depends on
-    nothing else. Where all rows fit, it is all rows.
+    nothing else. If all rows fit, it is all rows.
     """
 
     def __init__(self, schema: pa.Schema, memory: int, seed: int, wanted: Parameters):
@@ -187,12 +204,12 @@ class _Sample:
         return self.rows <= self._most()
 
     def _most(self) -> int:
-        """How many rows memory holds."""
+        """Compute the number of rows that fit into memory."""
         features = sum(look.features for look in self.looks.values())
         return max(1000, int((self.memory - FIXED_BYTES) / (_FIT_BYTES * features + 3 * self.bytes / max(1, self.rows))))
 
     def _enough(self) -> int:
-        """How many rows to keep: those that training can look at, where not all fit."""
+        """Compute the number of rows to keep: those that training can see, if not all fit."""
         if self.whole:
             return self.rows
         wanted, features = self.wanted, sum(look.features for look in self.looks.values())
@@ -202,12 +219,12 @@ class _Sample:
         return min(self._most(), max(_LEAST_ROWS, visits))
 
     def _predictive(self, features: int) -> bool:
-        """Whether the fit will be by masked prediction, which takes more steps."""
+        """Check whether the fit will use masked prediction, which takes more steps."""
         posterior = (self.wanted.settings or {}).get("posterior", "auto")
         return self.wanted.method == "tae" and predicts(posterior, features)
 
     def add(self, table: pa.Table) -> None:
-        """The next rows."""
+        """Add the next rows."""
         for name, look in self.looks.items():
             look.look(table[name], self.rows, name)
         numbers = torch.arange(self.rows, self.rows + len(table))
@@ -221,6 +238,7 @@ class _Sample:
             self._prune()
 
     def _prune(self) -> None:
+        """Drop rows with large keys until the sample has the wanted size."""
         keys = np.concatenate([keys for _, keys, _ in self.held])
         most = self._enough()
         if most < len(keys):
@@ -231,18 +249,19 @@ class _Sample:
         self.held_rows = sum(len(numbers) for numbers, _, _ in self.held)
 
     def _kept(self, held: tuple[np.ndarray, np.ndarray, pa.Table]) -> tuple[np.ndarray, np.ndarray, pa.Table]:
+        """Keep the rows with small keys and those that a sample must not miss."""
         numbers, keys, table = held
         needed = np.array([row for look in self.looks.values() for row in look.needed.values()], dtype=np.int64)
         keep = (keys <= self.highest) | np.isin(numbers, needed)
         return numbers[keep], keys[keep], table.filter(pa.array(keep))
 
     def table(self) -> pa.Table:
-        """The sample, rows in their order."""
+        """Return the sample, rows in their order."""
         self._prune()
         return pa.concat_tables([table for _, _, table in self.held])
 
     def text_with_missing(self, kinds: dict[str, str]) -> list[str]:
-        """Columns of text that pass through by these kinds, though cells of them are missing and nobody asked for it."""
+        """List text columns that would be passed through with missing cells although the user did not ask for it."""
         texts = {name: look for name, look in self.looks.items() if isinstance(look, _Values) and not look.many}
         return [
             name
@@ -251,7 +270,7 @@ class _Sample:
         ]
 
     def kinds(self) -> dict[str, str]:
-        """Kinds of columns that the sample alone would not show."""
+        """Find the kinds of columns that the sample alone would not show."""
         found = {name: look.kind(self.rows) for name, look in self.looks.items()}
         if many := [n for n, look in self.looks.items() if isinstance(look, _Values) and look.many and found[n]]:
             warnings.warn(
@@ -264,7 +283,7 @@ class _Sample:
 
 
 def _look(kind: pa.DataType, given: str | None) -> Callable[..., _Range | _Values] | None:
-    """How to look at a column of an Arrow type, for which the user gave a kind or none."""
+    """Choose the class that collects facts about a column, by its Arrow type and the kind the user gave, if any."""
     if given == "passthrough":
         return None
     types = pa.types
@@ -276,7 +295,7 @@ def _look(kind: pa.DataType, given: str | None) -> Callable[..., _Range | _Value
 
 
 def _as_floats(column: pa.ChunkedArray) -> np.ndarray:
-    """Numbers, booleans and dates as floats, NaN where there is none."""
+    """Convert numbers, booleans and dates to floats, nulls to NaN."""
     if pa.types.is_date32(column.type) or pa.types.is_time32(column.type):
         column = column.cast(pa.int32())
     elif pa.types.is_temporal(column.type):

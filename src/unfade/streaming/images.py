@@ -1,4 +1,4 @@
-"""Folders and stacks of images through a fitted model, some at a time."""
+"""Folders and stacks of images larger than memory, recovered some images at a time."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +23,28 @@ def recover_frames(
     at_once: int = 16,
     show: bool = False,
 ) -> int:
-    """Write the posterior mean of every frame to `output`, and their standard deviations and draws elsewhere.
+    """Write the posterior mean of every image to `output`, and their standard deviations and draws elsewhere.
 
-    `at_once` frames are in memory together; show: a bar with the time left. Folders and files have their names when all is
-    there, not before. Returns how many pixels were missing.
+    Folders and files take their names when all is written, not before.
+
+    Parameters
+    ----------
+    model : FittedModel
+    frames : Frames
+    output : Path
+    std_to, draws_to : Path or None
+        Where standard deviations and draws are written, if wanted.
+    draws : int
+    seed : int
+    at_once : int
+        Images in memory together.
+    show : bool
+        Show a bar with the time left.
+
+    Returns
+    -------
+    int
+        Number of missing pixels.
     """
     given_paths = [path for path in (output, std_to, draws_to) if path is not None]
     if len(set(given_paths)) < len(given_paths):
@@ -34,6 +52,7 @@ def recover_frames(
     rule, missing = frames.rule, 0
 
     def blocks() -> Iterator[Block]:
+        """Read the images in blocks, and count their missing pixels."""
         nonlocal missing
         for start in tracked(range(0, len(frames), at_once), show):
             raw = frames.raw(range(start, min(start + at_once, len(frames))))
@@ -44,6 +63,7 @@ def recover_frames(
         exact = not (model.noise is None or np.any(model.noise))
 
         def write(found: Recovered) -> None:
+            """Write the results of a block."""
             which, raw = range(found.block.start, found.block.start + len(found.block.raw)), found.block.raw
             sinks[output].write(rule.left(found.clean, raw, exact), which)
             if std_to is not None and found.draws is not None:

@@ -1,4 +1,4 @@
-"""Recovering a table larger than memory, part by part, into a folder that is there whole or not at all."""
+"""Recovery of a table larger than memory, part by part, into a folder that takes its name when it is complete."""
 
 import json
 import os
@@ -43,13 +43,31 @@ def recover_stream(
     """Recover a Parquet or CSV file, or a folder of Parquet files, part by part into the folder `target`.
 
     target/clean.parquet holds the posterior mean, target/draws.parquet the draws as a long table (draw, row, then the
-    data's columns); both are folders of Parquet parts, which are read as one file. clean: False leaves the mean
-    out, which takes most of the time. n_candidates: in place of the estimator's, for mean and draws. Numbers are those of
-    `transform` and `sample(..., seed=seed)` on the whole table, bit for bit, whatever `memory` is.
+    columns of the data); both are folders of Parquet parts, which are read as one file. Numbers equal those of
+    `transform` and `sample(..., seed=seed)` on the whole table, bit for bit, whatever `memory` is. Parts are written to
+    the folder `target` + ".partial", which is renamed when all are written.
 
-    Parts gather in the folder `target` + ".partial", which takes its name when all is there. resume: go on with the
-    parts that a stopped run has left, if source, model and settings are the same. workers: parts that are worked on at
-    the same time, by a thread each; they share the memory.
+    Parameters
+    ----------
+    rec : Recoverer or path of a model file
+    source, target : path
+    draws : int
+    n_candidates : int, "auto" or None
+        Proposals per draw, for mean and draws; None: those of the model.
+    seed : int
+    memory : str or int
+        Bound on the memory of data and results, as `parse_memory` takes it.
+    clean : bool
+        False: no posterior mean, which takes most of the time.
+    resume : bool
+        Continue with the parts of a stopped run, if source, model and settings have not changed.
+    workers : int
+        Parts that are recovered at the same time, by a thread each; they share the memory.
+
+    Returns
+    -------
+    Path
+        The folder `target`.
     """
     model = with_candidates(rec.model_ if isinstance(rec, Recoverer) else load_model(rec), n_candidates)
     show, model = model.parameters.verbose > 0, model.with_options(verbose=0)  # progress is shown for the whole file
@@ -64,6 +82,7 @@ def recover_stream(
     check_free(target)
 
     def write(found: Recovered) -> None:
+        """Write the parts of a block, and count its rows."""
         parts = as_tables(found, found.block.given.schema, "row")
         for name in what:
             _write(parts[name], folder / name / f"part-{found.block.start // size:06d}.parquet")
@@ -81,7 +100,7 @@ def recover_stream(
 
 
 def _check_options(draws: Any, clean: bool, workers: Any, names: Sequence[str], source: Any) -> None:
-    """Refuse numbers of draws and workers that cannot be, and names that draws need for themselves."""
+    """Refuse impossible numbers of draws and workers, and column names that draws need for themselves."""
     if not isinstance(draws, (int, np.integer)) or draws < 0 or not (draws or clean):
         raise InvalidData(f"draws must be an integer of at least 0 (1 without the mean), got {draws!r}.")
     if draws and (taken := {"draw", "row"} & set(names)):
@@ -91,15 +110,15 @@ def _check_options(draws: Any, clean: bool, workers: Any, names: Sequence[str], 
 
 
 def is_finished(target: Path, **said: Any) -> bool:
-    """Whether an earlier run has written all of `target`, of that source, with as many draws and that seed."""
+    """Check whether an earlier run has written all of `target`, with these entries of its plan."""
     plan = _read_plan(target)
     return plan is not None and all(plan.get(name) == value for name, value in said.items())
 
 
 def as_tables(found: Recovered, schema: pa.Schema, row_name: str | None = None) -> dict[str, pa.Table]:
-    """What became of a block: "clean.parquet", and "draws.parquet" with draws one below another, each with its number.
+    """Make the tables of a block: "clean.parquet", and "draws.parquet" with draws one below another, each numbered.
 
-    row_name: of a column that holds the number of each row, if any.
+    row_name: name of a column with the number of each row, if there is to be one.
     """
     parts, rows = {}, len(found.block.given)
     if found.clean is not None:
@@ -116,7 +135,7 @@ def as_tables(found: Recovered, schema: pa.Schema, row_name: str | None = None) 
 
 
 def _like(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table in the types of a schema where its values allow it; cells that are still missing as nulls."""
+    """Cast a table to the types of a schema if its values allow it; cells that are still missing become nulls."""
     columns = []
     for column, kind in zip(table.columns, schema.types, strict=True):
         if pa.types.is_floating(column.type):
@@ -129,19 +148,19 @@ def _like(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Floats with nulls for NaN."""
+    """Replace NaN by null in a column of floats."""
     values = column.to_numpy()
     nothing = np.isnan(values)
     return pa.chunked_array([pa.array(values, mask=nothing)]) if nothing.any() else column
 
 
 def with_candidates(model: FittedModel, n_candidates: int | str | None) -> FittedModel:
-    """The same model, whose draws are chosen from another number of candidates, if one is given."""
+    """Return the model with another number of proposals per draw, if one is given."""
     return model if n_candidates is None else model.with_options(n_candidates=n_candidates)
 
 
 def _part_rows(memory: int, model: FittedModel, columns: int, draws: int) -> int:
-    """Rows a part, a power of two: what the data, the means and the draws of a row take must fit into memory."""
+    """Compute the rows per part, a power of two, so that data, means and draws of a part fit into memory."""
     each = columns * (64 + 24 * draws) + 24 * model.encoder.features
     fit = max(1, (memory - FIXED_BYTES) // (2 * each))
     return min(2**17, 1 << int(fit).bit_length() - 1)
@@ -149,7 +168,7 @@ def _part_rows(memory: int, model: FittedModel, columns: int, draws: int) -> int
 
 @contextmanager
 def _partial_folder(target: Path, plan: dict[str, Any], what: Sequence[str], resume: bool) -> Iterator[Path]:
-    """The folder that parts are written to; it takes the name `target` at the end."""
+    """Make the folder that parts are written to, and rename it to `target` at the end."""
     folder = target.with_name(target.name + PARTIAL)
     try:
         folder.mkdir(exist_ok=True)
@@ -173,6 +192,7 @@ def _partial_folder(target: Path, plan: dict[str, Any], what: Sequence[str], res
 
 
 def _clear(folder: Path, resume: bool) -> None:
+    """Empty a folder; warn if the user asked to resume from it."""
     left = list(folder.iterdir())
     if left and resume:
         warnings.warn(
@@ -184,7 +204,7 @@ def _clear(folder: Path, resume: bool) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Nobody else writes there meanwhile; a process that ends, however it does, lets go."""
+    """Lock a folder against other runs until the block or the process ends."""
     try:
         import fcntl
     except ImportError:  # not on Windows
@@ -203,6 +223,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _read_plan(folder: Path) -> Any:
+    """Read the plan of an earlier run; None if there is none."""
     try:
         return json.loads((folder / "plan.json").read_text())
     except (OSError, ValueError):
@@ -210,7 +231,7 @@ def _read_plan(folder: Path) -> Any:
 
 
 def _complete(folder: Path, what: Sequence[str]) -> int:
-    """How many parts are there, of all that are wanted."""
+    """Count the parts that are complete."""
     number = 0
     while all((folder / name / f"part-{number:06d}.parquet").is_file() for name in what):
         number += 1
@@ -218,7 +239,7 @@ def _complete(folder: Path, what: Sequence[str]) -> int:
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    """A part under its name once it is complete on the disk."""
+    """Write a part, and give it its name once it is complete on disk."""
     draft = path.with_name(f".{path.name}")
     few = [f.name for f in table.schema if f.name == "draw" or not (f.name == "row" or pa.types.is_floating(f.type))]
     with draft.open("wb") as file:
@@ -229,7 +250,7 @@ def _write(table: pa.Table, path: Path) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Give all parts one schema: a column whose values fitted its type in some parts only has the wider one in all."""
+    """Give all parts one schema: the widest type of each column."""
     paths = sorted(folder.iterdir())
     schemas = [parquet.read_schema(path) for path in paths]
     schema = pa.unify_schemas(schemas, promote_options="permissive")
