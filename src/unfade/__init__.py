@@ -1,4 +1,4 @@
-"""unfade: the clean data behind incomplete, noisy observations, as a distribution."""
+"""unfade: recover the clean data behind incomplete, noisy observations, as a distribution."""
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -45,6 +45,7 @@ _MODULES = {  # loaded when one of their names is asked for: torch takes seconds
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: torch takes seconds to load."""
     for module, names in _MODULES.items():
         if name in names:
             globals()[name] = found = getattr(import_module(f"unfade.{module}"), name)
@@ -53,4 +54,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """List the public names."""
     return sorted({*globals(), *__all__})

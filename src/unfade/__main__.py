@@ -1,4 +1,4 @@
-"""The command `unfade`, also `python -m unfade`: Ctrl-C gives one line and exit code 130 from the first moment on."""
+"""The command `unfade`, also `python -m unfade`."""
 
 import os
 import signal
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def main() -> None:
-    """Load the commands and run the one that is asked for.
+    """Load the commands and run the one that was asked for.
 
-    While libraries load, which takes seconds, an exception could be raised in the midst of any of them: Ctrl-C ends the
-    process there and then. Afterwards it is an exception, which each command takes as it needs.
+    An exception inside a library that is loading, which takes seconds, would show a traceback: until then Ctrl-C ends
+    the process with one line and exit code 130. Afterwards it raises KeyboardInterrupt, which each command handles.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # not where whoever started us has it ignored
@@ -22,6 +22,7 @@ def main() -> None:
 
 
 def _leave(*_: Any) -> None:
+    """End the process with one line and exit code 130."""
     os.write(2, b"interrupted: nothing was written under the names you gave\n")
     os._exit(130)
 

@@ -23,7 +23,7 @@ from unfade.training.loop import TrainingConfig
 
 @dataclass(frozen=True)
 class Shown:
-    """What a demonstration measured, as text and numbers, and the pictures it wrote."""
+    """Results of a demonstration, as text and numbers, and the pictures it wrote."""
 
     text: str
     scores: dict[str, Any]
@@ -37,7 +37,7 @@ SD_TOP = 0.5  # the brightest colour of a standard deviation
 
 
 def digits(folder: Path, seed: int = 0, verbose: int = 1) -> Shown:
-    """Hide half of the pixels of scikit-learn's 8 x 8 digits, add noise, recover them, score and draw."""
+    """Hide half of the pixels of scikit-learn's 8 x 8 digits, add noise, recover them, score and draw pictures."""
     from sklearn.datasets import load_digits
 
     started = time.monotonic()
@@ -61,7 +61,7 @@ def digits(folder: Path, seed: int = 0, verbose: int = 1) -> Shown:
 
 
 def corrupt(clean: Tensor, missing: float, noise: float, seed: int) -> np.ndarray:
-    """Noise on every entry, then entries hidden completely at random, as NaN."""
+    """Add noise to every entry, then hide entries completely at random, as NaN."""
     generator = torch.Generator().manual_seed(seed)
     observed = mask_at_random(clean.shape, missing, generator)
     obs = GaussianNoise(noise).corrupt(clean, observed, generator_normals(generator))
@@ -69,6 +69,7 @@ def corrupt(clean: Tensor, missing: float, noise: float, seed: int) -> np.ndarra
 
 
 def _simple_fills(corrupted: np.ndarray) -> dict[str, np.ndarray]:
+    """Fill missing pixels by two methods of scikit-learn."""
     from sklearn.impute import KNNImputer, SimpleImputer
 
     return {
@@ -78,6 +79,7 @@ def _simple_fills(corrupted: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _table(scores: dict[str, Scores]) -> str:
+    """Format scores as a table of text."""
     lines = [f"{'on hidden pixels':22}{'RMSE':>8}{'CRPS':>8}{'energy':>8}{'90 % coverage (due)':>22}"]
     for name, score in scores.items():
         covered = f"{score.coverage:.3f} ({score.coverage_due:.3f})" if score.draws > 1 else "a single guess"
@@ -86,7 +88,7 @@ def _table(scores: dict[str, Scores]) -> str:
 
 
 def _draw_digits(path: Path, corrupted: np.ndarray, draws: Draws, clean: np.ndarray, rows: int = 8) -> None:
-    """Corrupted, mean, six draws, standard deviation, truth: one line a digit."""
+    """Draw a line per digit: corrupted, mean, six draws, standard deviation, truth."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
@@ -112,7 +114,7 @@ def _draw_digits(path: Path, corrupted: np.ndarray, draws: Draws, clean: np.ndar
 
 
 def as_colours(image: np.ndarray, colours: str = "gray", top: float = 1.0) -> np.ndarray:
-    """Grey (or another scale) with missing pixels in blue."""
+    """Convert an image to grey, or another colour scale, with missing pixels in blue."""
     from matplotlib import colormaps
 
     shown = colormaps[colours](np.clip(np.nan_to_num(image) / top, 0, 1))[..., :3]
@@ -125,26 +127,26 @@ def as_colours(image: np.ndarray, colours: str = "gray", top: float = 1.0) -> np
 
 @dataclass(frozen=True)
 class Ring:
-    """Clean points near a circle of radius 1; the posterior of any observation is known by weighting them."""
+    """Clean points near a circle of radius 1; the exact posterior of an observation is computed by weighting points."""
 
     thickness: float = 0.05
     noise: float = 0.1
     generator: torch.Generator = field(default_factory=torch.Generator)
 
     def clean(self, samples: int) -> Tensor:
-        """Points of the prior, (samples, 2)."""
+        """Draw points of the prior, (samples, 2)."""
         angle = 2 * torch.pi * torch.rand(samples, generator=self.generator)
         circle = torch.stack([angle.cos(), angle.sin()], 1)
         return circle + self.thickness * torch.randn(samples, 2, generator=self.generator)
 
     def observe(self, clean: Tensor) -> Observations:
-        """Noisy, and one coordinate hidden in two thirds of the points."""
+        """Add noise, and hide one coordinate in two thirds of the points."""
         hidden = torch.randint(3, (len(clean), 1), generator=self.generator)
         observed = torch.arange(2) != hidden
         return GaussianNoise(self.noise).corrupt(clean, observed, generator_normals(self.generator))
 
     def exact(self, obs: Observations, draws: int) -> Tensor:
-        """Draws of the exact posterior of one observation (1, 2): (draws, 2)."""
+        """Draw from the exact posterior of one observation (1, 2): (draws, 2)."""
         points = self.clean(200_000)
         weights = GaussianNoise(self.noise).log_prob(obs, points).softmax(0)
         return points[torch.multinomial(weights, draws, replacement=True, generator=self.generator)]
@@ -168,7 +170,7 @@ TOY_METHODS = {  # name: (recoverer, candidates); networks, steps and number of 
 
 
 def toy(folder: Path, seed: int = 0, verbose: int = 1) -> Shown:
-    """Figure 1(b): points near a circle, seen with noise and with coordinates missing, beside the exact posterior."""
+    """Reproduce figure 1(b): points near a circle with noise and missing coordinates, compared with the exact posterior."""
     from sklearn.base import clone
 
     started = time.monotonic()
@@ -199,6 +201,7 @@ def toy(folder: Path, seed: int = 0, verbose: int = 1) -> Shown:
 def _draw_toy(
     path: Path, observed: np.ndarray, drawn: dict[str, np.ndarray], points: np.ndarray, scores: dict[str, float]
 ) -> None:
+    """Draw the observed points, and draws of each method with those of the exact posterior."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(2.3 * (len(drawn) + 1), 7), layout="constrained")
@@ -222,6 +225,7 @@ def _draw_toy(
 
 
 def _circle() -> Any:
+    """Make the circle that clean points lie near."""
     from matplotlib.patches import Circle
 
     return Circle((0, 0), 1, fill=False, color="0.8", lw=3, zorder=0)

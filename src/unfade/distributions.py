@@ -1,4 +1,4 @@
-"""Densities of entries, and maps of numbers to what lies between two ends."""
+"""Densities of independent entries; a map of numbers into an interval."""
 
 from math import log, pi
 
@@ -8,22 +8,22 @@ from torch.distributions import Normal
 
 
 class Cells(Normal):
-    """Independent Gaussian entries: torch's Normal, unchecked, its density in fewer operations."""
+    """Independent Gaussian entries: torch's Normal without checks, its density in fewer operations."""
 
     def __init__(self, loc: Tensor, scale: Tensor):
         super().__init__(loc, scale, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log-density of each entry."""
+        """Compute the log-density of each entry."""
         return -0.5 * ((value - self.loc) / self.scale).square() - self.scale.log() - 0.5 * log(2 * pi)
 
     def at(self, normals: Tensor) -> Tensor:
-        """A draw, as a differentiable function of standard normal numbers."""
+        """Compute a draw, as a differentiable function of standard normal numbers."""
         return self.loc + self.scale * normals
 
 
 def between(raw: Tensor, ends: Tensor) -> Tensor:
-    """Numbers brought between ends (2, entries): the identity, of slope 1, in the middle; and where an end is infinite.
+    """Map numbers into an interval (2, entries): the identity, of slope 1, in the middle, and where an end is infinite.
 
     >>> between(torch.tensor([-9.0, 0.5, 9.0, 9.0]), torch.tensor([[0.0, 0, 0, 0], [1, 1, 1, torch.inf]])).round(decimals=1)
     tensor([0.0000, 0.5000, 1.0000, 9.0000])

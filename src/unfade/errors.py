@@ -1,25 +1,25 @@
-"""What unfade raises: every message says what was expected, what came and what to do."""
+"""Exceptions and warnings of unfade; every message names what was expected, what came, and what to do."""
 
 
 class UnfadeError(Exception):
-    """Base of all errors that unfade raises on purpose."""
+    """Base class of all errors that unfade raises on purpose."""
 
 
 class InvalidData(UnfadeError, ValueError):
-    """The data, or a setting that describes them, cannot be used as given."""
+    """Raised for data, or settings that describe them, that cannot be used as given."""
 
 
 class InvalidType(InvalidData, TypeError):
-    """The data hold objects that are not numbers at all, or come in a form that is not supported."""
+    """Raised for data that hold objects other than numbers, or come in a form that is not supported."""
 
 
 class InvalidFile(UnfadeError, ValueError):
-    """A file is missing, damaged, foreign, or cannot be written."""
+    """Raised for a file that is missing, damaged, of another format, or cannot be written."""
 
 
 class TrainingFailed(UnfadeError, RuntimeError):
-    """Training could not go on: the objective stayed non-finite after several restarts at lower rates."""
+    """Raised when the objective stays non-finite after several restarts at lower learning rates."""
 
 
 class DataNotice(UserWarning):
-    """Something about the data was handled in a way worth knowing."""
+    """Warning that something about the data was handled in a way worth knowing."""

@@ -1,4 +1,4 @@
-"""Public names that changed. For one release the old ones still work, with a FutureWarning; model files keep for ever."""
+"""Former public names: they work for one release, with a FutureWarning; in model files they always work."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def renamed(names: Mapping[str, str], old: str, what: str) -> str:
-    """Give the present name for an old one, with a FutureWarning; any other name as it is."""
+    """Return the present name for a former one, with a FutureWarning; any other name as it is."""
     if old not in names:
         return old
     warnings.warn(f"The {what} {old!r} is called {names[old]!r} now.", FutureWarning, stacklevel=4)
@@ -28,7 +28,7 @@ def renamed(names: Mapping[str, str], old: str, what: str) -> str:
 
 
 def takes_old_names(function: F) -> F:
-    """Let a function take parameters by their old names as well."""
+    """Let a function take parameters by their former names as well."""
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -38,7 +38,7 @@ def takes_old_names(function: F) -> F:
 
 
 def present_values(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Give parameters whose kinds and settings have their present names."""
+    """Replace former names of kinds and settings in parameters."""
     kinds, settings = parameters.get("kinds"), parameters.get("settings")
     if isinstance(kinds, dict):
         parameters["kinds"] = {column: renamed(KINDS, kind, "kind") for column, kind in kinds.items()}
@@ -48,7 +48,7 @@ def present_values(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def format_2(meta: dict[str, Any]) -> dict[str, Any]:
-    """Give what a model file of format 1 says in the words of format 2; what does not fit is left for the check."""
+    """Translate the metadata of a model file of format 1 to format 2; values of wrong types are left for the check."""
     meta = dict(meta)
     parameters, columns = meta.get("parameters"), meta.get("columns")
     if isinstance(parameters, dict):
@@ -63,11 +63,13 @@ def format_2(meta: dict[str, Any]) -> dict[str, Any]:
 
 
 def _worded(given: dict[str, Any], words: Mapping[str, str], values: bool) -> dict[str, Any]:
+    """Replace former names among the values, or the keys, of a dictionary."""
     if values:
         return {name: words.get(value, value) if isinstance(value, str) else value for name, value in given.items()}
     return {words.get(name, name): value for name, value in given.items()}
 
 
 def _column(column: dict[str, Any]) -> dict[str, Any]:
+    """Replace former names in the description of a column."""
     column = {"censored" if name == "limits" else name: value for name, value in column.items()}
     return column | _worded({"kind": column["kind"]}, KINDS, values=True) if "kind" in column else column

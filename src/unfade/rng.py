@@ -1,8 +1,8 @@
-"""Random numbers as inputs: who draws says where the numbers come from, nothing touches a global seed.
+"""Random numbers as inputs: the caller supplies their source, and no global seed is used.
 
-`Normals` is any function that returns standard normal numbers of the shape asked for. Training takes
-them keyed by step, so that a model trains alike alone or beside others; drawing keyed by row, so that a row
-gets the same draws in any batch.
+`Normals` is any function that returns standard normal numbers of a given shape. In training they are keyed by step, so
+that a model trains equally alone or with others; in drawing they are keyed by row, so that a row has equal draws in any
+batch.
 """
 
 from collections.abc import Callable
@@ -19,24 +19,24 @@ _CALL = 0xD1342543DE82EF95  # how far apart the streams of a step begin
 
 
 def generator_normals(generator: torch.Generator) -> Normals:
-    """Normals from one generator, on its device."""
+    """Make a source of standard normal numbers from one generator, on its device."""
     return lambda *shape: torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
 
 
 def _shift(bits: Tensor, by: int) -> Tensor:
-    """Logical (not arithmetic) right shift of 64-bit integers."""
+    """Shift 64-bit integers to the right, logically (not arithmetically)."""
     return (bits >> by) & ((1 << (64 - by)) - 1)
 
 
 def _mix(bits: Tensor) -> Tensor:
-    """The finaliser of SplitMix64: a bijection of 64-bit integers that looks random."""
+    """Apply the finaliser of SplitMix64: a bijection of 64-bit integers that looks random."""
     for by, factor in _MIX:
         bits = (bits ^ _shift(bits, by)) * factor
     return bits ^ _shift(bits, 31)
 
 
 def _numbers(start: Tensor, size: int) -> Tensor:
-    """`size` standard normal numbers along a new last axis, by SplitMix64 from each start and Box-Muller."""
+    """Make `size` standard normal numbers along a new last axis, by SplitMix64 from each start and Box-Muller."""
     bits = _mix((start[..., None] + torch.arange(1, (size + 1) // 2 + 1, device=start.device)) * _GOLDEN)
     uniform = [(_shift(bits, 32).float() + 0.5) / 2**32, ((bits & 0xFFFFFFFF).float() + 0.5) / 2**32]
     radius, angle = (-2 * uniform[0].log()).sqrt(), 2 * torch.pi * uniform[1]
@@ -44,12 +44,12 @@ def _numbers(start: Tensor, size: int) -> Tensor:
 
 
 def step_keys(seeds: Tensor, steps: Tensor) -> Tensor:
-    """One key for each training step of each seed, (steps, seeds); seeds and steps are whole numbers."""
+    """Make one key per training step and seed, (steps, seeds); seeds and steps are integers."""
     return _mix(_mix(seeds * _GOLDEN) + _mix(steps * _GOLDEN + 1)[:, None])
 
 
 def step_normals(key: Tensor) -> Normals:
-    """Normals of one training step: they depend on (key, call, position) alone."""
+    """Make the source of standard normal numbers of a training step: they depend on (key, call, position) alone."""
     calls = count()
 
     def normals(*shape: int) -> Tensor:
@@ -60,7 +60,7 @@ def step_normals(key: Tensor) -> Normals:
 
 
 class KeyedNormals:
-    """Normals that depend on (seed, row, call, draw, position) alone: SplitMix64 streams and Box-Muller.
+    """Standard normal numbers that depend on (seed, row, call, draw, position) alone: SplitMix64 and Box-Muller.
 
     `rows`: one integer a row, shape (samples,). Each call takes a shape (draws, samples, *event) and
     is a stream of its own; `first_draw` is the number of the first draw in it.
@@ -77,7 +77,7 @@ class KeyedNormals:
         self.stream = stream
 
     def __call__(self, draws: int, samples: int, *event: int) -> Tensor:
-        """Standard normal numbers of shape (draws, samples, *event)."""
+        """Make standard normal numbers of shape (draws, samples, *event)."""
         device, size = self.keys.device, torch.Size(event).numel()
         draw = torch.arange(self.first_draw, self.first_draw + draws, device=device)
         start = _mix(self.keys + _mix(draw[:, None] * 64 + self.stream))

@@ -1,4 +1,4 @@
-"""Models on disk: one safetensors file whose header holds JSON. Loading executes nothing."""
+"""Atomic writes; models on disk: one safetensors file whose header holds JSON. Loading executes nothing."""
 
 import errno
 import hashlib
@@ -21,9 +21,9 @@ DRAFT = ".unfade-"  # how the names of unfinished files begin
 
 @contextmanager
 def whole_or_nothing(path: str | os.PathLike[str], keep: bool = True) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its name once everything was written, and not before (`keep`).
+    """Give a temporary path next to `path`, and rename it to `path` once everything was written (unless `keep` is False).
 
-    Where `path` is a symbolic link, the file that it points to is replaced, and the link stays.
+    If `path` is a symbolic link, the file that it points to is replaced, and the link is kept.
     """
     target = followed(path)
     _check_parent(target)
@@ -48,12 +48,12 @@ def whole_or_nothing(path: str | os.PathLike[str], keep: bool = True) -> Iterato
 
 
 def _short(suffix: str) -> str:
-    """The ending of a name, by which libraries tell formats apart; none where it is too long to be one."""
+    """Return the ending of a name, by which libraries tell formats apart; empty if it is too long to be one."""
     return suffix if len(suffix) <= 16 else ""
 
 
 def followed(path: str | os.PathLike[str]) -> Path:
-    """The file or folder that a name stands for: symbolic links followed, also to what is not there yet."""
+    """Follow the symbolic links of a path, also to a target that does not exist yet."""
     check_name(path)
     target = Path(path)
     try:
@@ -63,7 +63,7 @@ def followed(path: str | os.PathLike[str]) -> Path:
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
-    """Refuse a name that a file system or the libraries that read and write files cannot take."""
+    """Refuse a name that a file system, or a library that reads and writes files, cannot take."""
     try:
         os.fspath(path).encode()
         os.lstat(path)
@@ -77,13 +77,13 @@ def check_name(path: str | os.PathLike[str]) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that could not be written, before any work is done; an existing file stays as it is."""
+    """Refuse a path that cannot be written, before any work is done; an existing file is not changed."""
     with whole_or_nothing(path, keep=False):
         pass
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a name for a new folder that is taken, or in a folder that is not there."""
+    """Refuse a name for a new folder that exists, or whose parent folder does not."""
     folder = followed(folder)
     if folder.exists():
         raise InvalidFile(f"{folder} is there already. Give another name, or remove it first.")
@@ -91,18 +91,20 @@ def check_free(folder: Path) -> None:
 
 
 def _check_parent(path: Path) -> None:
+    """Refuse a path whose parent folder does not exist."""
     if not path.parent.is_dir():
         raise InvalidFile(f"Cannot write {path}: the folder {path.parent} does not exist. Create it first.")
 
 
 def _umask() -> int:
+    """Return the process's umask."""
     current = os.umask(0)
     os.umask(current)
     return current
 
 
 def save(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Write tensors and what describes them as one file, whole or not at all."""
+    """Write tensors and JSON as one file, whole or not at all."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -115,7 +117,7 @@ def save(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta: dict[st
 
 
 def load(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a file that `save` wrote; anything else gives an InvalidFile."""
+    """Read a file that `save` wrote; raise InvalidFile for any other."""
     from safetensors import SafetensorError, safe_open
 
     check_name(path)
@@ -142,10 +144,11 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any
 
 
 def digest(*values: Any) -> str:
-    """A hash of tensors, and of whatever else says what it is by its `repr`, in tuples, dictionaries and dataclasses."""
+    """Hash tensors, and other values by their `repr`, inside tuples, dictionaries and dataclasses."""
     found = hashlib.sha256()
 
     def add(value: Any) -> None:
+        """Add a value to the hash."""
         if isinstance(value, Tensor):
             found.update(f"{value.dtype}{tuple(value.shape)}".encode())
             found.update(value.detach().cpu().contiguous().numpy().tobytes())

@@ -1,4 +1,4 @@
-"""Columns from numbers: codes written into a series of pandas, polars or pyarrow, in its own dtype; frames of them."""
+"""Column decoding: codes into a series of pandas, polars or pyarrow, in its own dtype; frames of such series."""
 
 from decimal import Decimal
 from typing import Any
@@ -12,7 +12,7 @@ _NANOSECONDS = -106_750 * DAY, 106_750 * DAY  # what 64 bits hold as nanoseconds
 
 
 def decode_column(series: Any, codes: np.ndarray, column: Column) -> Any:
-    """A native column like `series` with new values where there was none, or where they changed."""
+    """Decode codes into a native column like `series`: cells that were missing, or whose code changed, are new."""
     import narwhals as nw
 
     if column.kind == "passthrough":
@@ -44,7 +44,7 @@ def decode_column(series: Any, codes: np.ndarray, column: Column) -> Any:
 
 
 def _with_dates(series: Any, changed: np.ndarray, codes: np.ndarray) -> Any:
-    """A native column with new dates, in microseconds, where `changed`: of its own unit and zone, the rest untouched."""
+    """Write dates, in microseconds, into the cells `changed` of a native column, in its own unit and zone."""
     import narwhals as nw
 
     native, unit = series.to_native(), DAY if series.dtype == nw.Date else 1
@@ -74,7 +74,7 @@ def _with_dates(series: Any, changed: np.ndarray, codes: np.ndarray) -> Any:
 
 
 def native_series(series: Any, values: list[Any]) -> Any:
-    """Values in the library and dtype of a series; in a wider one where it cannot hold them."""
+    """Make a series of the library and dtype of another; of a wider dtype if that cannot hold the values."""
     native = series.to_native()
     if hasattr(native, "iloc"):
         return _pandas_like(native, values)
@@ -91,6 +91,7 @@ def native_series(series: Any, values: list[Any]) -> Any:
 
 
 def _pandas_like(native: Any, values: list[Any]) -> Any:
+    """Make a pandas series like another."""
     import pandas as pd
 
     if "decimal" in str(native.dtype):  # of Arrow
@@ -108,6 +109,7 @@ def _pandas_like(native: Any, values: list[Any]) -> Any:
 
 
 def _arrow_like(native: Any, values: list[Any]) -> Any:
+    """Make a pyarrow column like another."""
     import pyarrow as pa
 
     if pa.types.is_decimal(native.type):
@@ -123,7 +125,7 @@ def _arrow_like(native: Any, values: list[Any]) -> Any:
 
 
 def new_series(native: Any, values: np.ndarray, dtype: Any = None) -> Any:
-    """Floats in the library of a frame or series, of the very dtype of a series in pandas."""
+    """Make a series of floats in the library of a frame or series; in pandas of the dtype of the series."""
     import narwhals as nw
 
     if dtype is not None and hasattr(native, "iloc") and not isinstance(native.dtype, np.dtype):
@@ -135,7 +137,7 @@ def new_series(native: Any, values: np.ndarray, dtype: Any = None) -> Any:
 
 
 def frame_like(template: Any, series: list[Any]) -> Any:
-    """Native columns as a frame like the template: its names and index."""
+    """Join native columns into a frame like the template, with its names and index."""
     if hasattr(template, "iloc"):
         import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Columns as numbers: which cells of a series are missing, and the codes of the others, NaN where missing."""
+"""Column encoding: which cells of a series are missing, and codes of the others, NaN where missing."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from unfade.data.text_formats import find_format, is_blank
 
 
 def encode_column(series: Any, column: Column) -> np.ndarray:
-    """A column as numbers; NaN where nothing is known, or where a category was not there before."""
+    """Encode a column as numbers; NaN where a cell is missing, or holds a category that the fit did not see."""
     column = with_own_format(series, column)
     empty = missing_cells(series, column)
     if column.kind == "passthrough" or empty.all():
@@ -26,7 +26,7 @@ def encode_column(series: Any, column: Column) -> np.ndarray:
 
 
 def missing_cells(series: Any, column: Column) -> np.ndarray:
-    """Which cells are missing: null, NaN among floats, blank in text that has a format, or one of the column's marks."""
+    """Find missing cells: null, NaN, blank in text that has a format, or a value that stands for missing."""
     empty = series.is_null().to_numpy().astype(bool)
     if series.dtype.is_float():
         empty = empty | np.isnan(as_floats(series))
@@ -38,6 +38,7 @@ def missing_cells(series: Any, column: Column) -> np.ndarray:
     marks, numbers = {str(mark).strip() for mark in column.missing}, as_numbers(column.missing)
 
     def gone(value: Any) -> bool:
+        """Check whether a value stands for a missing one."""
         if not isinstance(value, str):
             return value in column.missing or (isinstance(value, (int, float, Decimal)) and float(value) in numbers)
         is_mark = value.strip() in marks or (bool(numbers) and bool(NUMBER.fullmatch(value)) and float(value) in numbers)
@@ -47,7 +48,7 @@ def missing_cells(series: Any, column: Column) -> np.ndarray:
 
 
 def as_floats(series: Any) -> np.ndarray:
-    """Values of a numeric series as floats; NaN where null."""
+    """Convert a numeric series to floats, nulls to NaN."""
     import narwhals as nw
 
     native = series.to_native()
@@ -59,7 +60,7 @@ def as_floats(series: Any) -> np.ndarray:
 
 
 def distinct_values(series: Any, column: Column) -> tuple[Any, ...] | None:
-    """The different values of a column, sorted where they can be; None where they cannot be told apart (lists)."""
+    """List the different values of a column, sorted if possible; None if they cannot be compared (lists)."""
     try:
         values = {value for value, empty in zip(series.to_list(), missing_cells(series, column), strict=True) if not empty}
     except TypeError:
@@ -71,7 +72,7 @@ def distinct_values(series: Any, column: Column) -> tuple[Any, ...] | None:
 
 
 def with_own_format(series: Any, column: Column) -> Column:
-    """The column with the format of this very series, which may be text where the fit had numbers, or the reverse."""
+    """Set the format of this series, which may be text although the fit had numbers, or the reverse."""
     if column.kind not in ("continuous", "integer", *TEMPORAL):
         return column
     if not may_hold_text(series):
@@ -87,26 +88,26 @@ def with_own_format(series: Any, column: Column) -> Column:
 
 
 def may_hold_text(series: Any) -> bool:
-    """Whether the dtype of a series allows text."""
+    """Check whether the dtype of a series allows text."""
     import narwhals as nw
 
     return series.dtype in (nw.String, nw.Object, nw.Unknown)
 
 
 def holds_dates(series: Any) -> bool:
-    """Whether its dtype is one of dates, also in zones that narwhals does not read (America/New_York in pandas)."""
+    """Check whether a dtype is one of dates, also in zones that narwhals does not read (America/New_York in pandas)."""
     import narwhals as nw
 
     return series.dtype in (nw.Date, nw.Datetime) or getattr(native_dtype(series), "kind", "") == "M"
 
 
 def native_dtype(series: Any) -> Any:
-    """The dtype that its own library gives a column; None in pyarrow."""
+    """Return the dtype of a series in its own library; None in pyarrow."""
     return getattr(series.to_native(), "dtype", None)
 
 
 def _each(series: Any, function: Callable[[Any], Any], null: Any, empty: np.ndarray) -> np.ndarray:
-    """A function of each cell, called once for each different value; `null` of the cells that are `empty`."""
+    """Apply a function to each cell, once per different value; `null` for the cells that are `empty`."""
     known: dict[Any, Any] = {}
     found = np.full(len(series), null)
     for i, value in enumerate(series.to_list()):

@@ -1,7 +1,7 @@
-"""A column of a table: its kind, and single values as numbers (codes) and back.
+"""Column: its kind, and single values as numbers (codes) and back.
 
-Numbers and integers are themselves, booleans are 0 and 1, dates, times of day and durations microseconds, categories
-their place in the list of values.
+The code of a number is the number; of booleans 0 or 1; of dates, times of day and durations microseconds; of categories
+the position in the list of values.
 """
 
 import datetime
@@ -28,11 +28,11 @@ YEARS = -718_797 * DAY, 2_932_531 * DAY  # from the year 2 to 9998
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a frame: its name, one of KINDS, and the values of a category in their order.
+    """A column of a frame: its name, its kind (one of KINDS), and the values of a category in order.
 
-    censored: whether it is text that holds detection limits such as <0.5; text: the format of other text that is read as
+    censored: whether it is text with detection limits such as <0.5; text: the format of other text that is read as
     numbers, dates or times; missing: values that stand for missing ones; step: the resolution of dates, times and
-    durations, in microseconds; reason: why it was not taken for what it may be, in words.
+    durations, in microseconds; reason: why it was not given another kind, in words.
     """
 
     name: str
@@ -46,17 +46,17 @@ class Column:
 
     @property
     def discrete(self) -> bool:
-        """Whether a mean of its codes is no code."""
+        """Whether codes have no mean that is a code."""
         return self.kind in ("boolean", "ordinal", "category")
 
     @property
     def unit(self) -> float:
-        """The distance between values that the column can hold: 0 where it holds any number."""
+        """Distance between values that the column can hold; 0 if it holds any number."""
         return 0.0 if self.kind == "continuous" else self.step if self.kind in TEMPORAL else 1.0
 
 
 def marks_of(missing: Missing | None, name: str) -> tuple[Any, ...]:
-    """Values that stand for missing ones in a column."""
+    """Return the values that stand for missing ones in a column."""
     named = missing if isinstance(missing, dict) else {"": missing}
     given = [named.get(each) for each in dict.fromkeys((name, ""))]
     each = [[marks] if isinstance(marks, (str, int, float)) else marks or () for marks in given]
@@ -64,12 +64,12 @@ def marks_of(missing: Missing | None, name: str) -> tuple[Any, ...]:
 
 
 def as_numbers(marks: Sequence[Any]) -> list[float]:
-    """Those marks that are numbers, also as text."""
+    """Return the values that are numbers, also as text."""
     return [float(mark) for mark in marks if NUMBER.fullmatch(str(mark))]
 
 
 def code_of(value: Any, column: Column) -> float:
-    """The code of a value of a column that has no categories."""
+    """Return the code of a value of a column without categories."""
     if column.text is not None and isinstance(value, str):
         code = column.text.parse(value)
         if code is not None:
@@ -88,7 +88,7 @@ def code_of(value: Any, column: Column) -> float:
 
 
 def microseconds(value: Any) -> float:
-    """Microseconds since 1970, in UTC where a time zone is given; of times of day since midnight; of durations."""
+    """Convert to microseconds: dates since 1970 (in UTC if zoned), times of day since midnight, durations."""
     if isinstance(value, datetime.time):
         return 1e6 * (3600 * value.hour + 60 * value.minute + value.second) + value.microsecond
     if isinstance(value, (datetime.timedelta, np.timedelta64)):
@@ -99,7 +99,7 @@ def microseconds(value: Any) -> float:
 
 
 def value_of(code: float, column: Column, like: Any = None) -> Any:
-    """The value of a code, as a Python object such as `like`, another value of the column."""
+    """Return the value of a code, as a Python object such as `like`, another value of the column."""
     if column.categories:
         return column.categories[int(np.clip(code, 0, len(column.categories) - 1))]
     if column.kind == "boolean":
@@ -120,7 +120,7 @@ def value_of(code: float, column: Column, like: Any = None) -> Any:
 
 
 def _moment(code: float, kind: str, like: Any) -> Any:
-    """A date, time of day or duration of so many microseconds."""
+    """Convert microseconds to a date, time of day or duration."""
     if kind == "duration":
         return datetime.timedelta(microseconds=int(code))
     moment = np.datetime64(int(code), "us").item()
@@ -130,7 +130,7 @@ def _moment(code: float, kind: str, like: Any) -> Any:
 
 
 def decimal(value: Any, places: int) -> Any:
-    """A number as a Decimal of so many places; anything else unchanged."""
+    """Convert a number to a Decimal with `places` places; return anything else unchanged."""
     if not isinstance(value, (int, float)):
         return value
     with localcontext(prec=100):

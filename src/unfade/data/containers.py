@@ -1,4 +1,4 @@
-"""Containers in, containers out: a frame, array or tensor goes to one float array, and results come in the same kind."""
+"""Containers: a frame, array or tensor as one float array, and results back in the same kind."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from unfade.errors import InvalidData
 
 @dataclass(frozen=True)
 class Container:
-    """What the data came in: enough to put an array of the same shape back into the same kind.
+    """The container of the data: enough to put an array of equal shape back into its kind.
 
     columns: of a frame, or None for plain arrays; template: the frame, for its library, index and dtypes.
     """
@@ -30,23 +30,23 @@ class Container:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Column names, where there are any."""
+        """Column names; None for arrays."""
         return None if self.columns is None else tuple(column.name for column in self.columns)
 
     def reorder(self, values: np.ndarray) -> np.ndarray:
-        """Values (..., features) in the model's order of columns, put in the caller's; NaN for columns it does not know."""
+        """Put values (..., features) from the model's order of columns into the caller's; NaN for unknown columns."""
         if self.back is None:
             return values
         return np.where(self.back < 0, np.nan, values[..., self.back])
 
     def event_shape(self, obs: Observations) -> tuple[int, ...]:
-        """Shape of a sample as the caller has it, for observations as the model has them."""
+        """Return the shape of a sample in the caller's order of columns."""
         return tuple(obs.event_shape) if self.back is None else (len(self.back),)
 
     def wrap(self, values: np.ndarray) -> Any:
-        """Put (samples, *event) values into the kind of container the data came in: each column in its dtype.
+        """Put values (samples, *event) into the kind of container of the data, each column in its dtype.
 
-        Cells of the frame that were there and did not change are taken as they are.
+        Observed cells of a frame that did not change are copied from it.
         """
         if self.columns is not None:
             return _decoded_frame(self.template, values, self.columns)
@@ -54,14 +54,14 @@ class Container:
         return torch.from_numpy(values) if isinstance(self.template, torch.Tensor) else values
 
     def present(self) -> np.ndarray | None:
-        """Which cells of a frame hold something, whatever it is, (samples, columns); None for plain arrays."""
+        """Find the cells of a frame that are not empty, (samples, columns); None for plain arrays."""
         if not self.columns:
             return None
         frame = _named(self.template)
         return np.stack([~missing_cells(frame[column.name], column) for column in self.columns], 1)
 
     def hide(self, hidden: np.ndarray) -> Any:
-        """The frame without the cells `hidden`, (samples, columns)."""
+        """Return the frame without the cells `hidden`, (samples, columns)."""
         frame = _named(self.template)
         columns = []
         for i, name in enumerate(frame.columns):
@@ -70,7 +70,7 @@ class Container:
         return frame_like(self.template, columns)
 
     def wrap_numbers(self, values: np.ndarray) -> Any:
-        """The same for numbers that are not values of the columns, such as standard deviations."""
+        """Wrap numbers that are not values of the columns, such as standard deviations."""
         if self.columns is None:
             return self.wrap(values)
         return frame_like(self.template, [new_series(self.template, values[:, i]) for i in range(len(self.columns))])
@@ -82,7 +82,7 @@ def open_container(
     kinds: dict[str, str] | None = None,
     missing: Missing | None = None,
 ) -> Any:
-    """The data as something `as_observations` takes, and the container to put results back into.
+    """Convert data to what `as_observations` takes, with the container to put results back into.
 
     columns: as an earlier frame had them, else they are found; kinds: of some columns, by name; missing: values that
     stand for missing ones, in all columns or by name.
@@ -115,14 +115,14 @@ def open_container(
 
 
 def take(data: Any, rows: np.ndarray) -> Any:
-    """Some rows of a table or array, in the same kind of container."""
+    """Select rows of a table or array, in the same kind of container."""
     return (
         _named(data)[rows].to_native() if _is_frame(data) else (data if hasattr(data, "shape") else np.asarray(data))[rows]
     )
 
 
 def detection_limits(data: Any, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Low and high ends of every cell, infinite where it is not limited; None where no column holds limits."""
+    """Return low and high ends of every cell, infinite if not censored; None if no column holds detection limits."""
     if not any(column.censored for column in columns):
         return None
     frame = _named(data)
@@ -136,7 +136,7 @@ def detection_limits(data: Any, columns: Sequence[Column]) -> tuple[np.ndarray, 
 
 
 def check_names(names: Sequence[Any]) -> None:
-    """Each column name once, and not strings beside other things."""
+    """Refuse column names that occur twice, or that mix strings with other types."""
     if len(set(names)) < len(names):
         double = next(name for name in names if list(names).count(name) > 1)
         raise InvalidData(f"Expected each column name once, got {double!r} more than once. Rename or drop one of them.")
@@ -147,6 +147,7 @@ def check_names(names: Sequence[Any]) -> None:
 
 
 def _is_frame(data: Any) -> bool:
+    """Check whether data are a data frame."""
     if isinstance(data, (np.ndarray, torch.Tensor, list, tuple)):
         return False
     import narwhals as nw
@@ -155,7 +156,7 @@ def _is_frame(data: Any) -> bool:
 
 
 def _named(data: Any) -> Any:
-    """A narwhals frame with string names; pandas also has frames whose columns are numbered."""
+    """Make a narwhals frame with string names; pandas also has frames with numbered columns."""
     import narwhals as nw
 
     check_names(data.column_names if hasattr(data, "column_names") else list(data.columns))
@@ -165,6 +166,7 @@ def _named(data: Any) -> Any:
 
 
 def _decoded_frame(template: Any, values: np.ndarray, columns: Sequence[Column]) -> Any:
+    """Decode values into a frame like the template."""
     frame = _named(template)
     series = [decode_column(frame[column.name], values[:, i], column) for i, column in enumerate(columns)]
     return frame_like(template, series)

@@ -1,4 +1,4 @@
-"""Dataset: what was given, read once: observations, columns, and the container to give results back in."""
+"""Dataset: data read once: observations, columns, and the container for results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from unfade.data.options import DetectionLimits, with_detection_limits
 
 @dataclass(frozen=True)
 class Dataset:
-    """Observations (samples, *event), NaN read as missing, and the container that they came in."""
+    """Observations (samples, *event), NaN read as missing, with their container."""
 
     obs: Observations
     container: Container
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of a frame; none of plain arrays."""
+        """Columns of a frame; empty for plain arrays."""
         return self.container.columns or ()
 
     def __len__(self) -> int:
@@ -37,9 +37,14 @@ def read(
 
     Parameters
     ----------
-    X : array, tensor or frame of shape (samples, *event)
-    columns : columns of an earlier frame, whose kinds and categories hold; None: they are found
-    kinds, missing, detection_limits : as `Recoverer` takes them
+    X : array, tensor or frame, (samples, *event)
+    columns : sequence of Column or None
+        Columns of an earlier frame, whose kinds and categories are kept; None: they are inferred.
+    kinds, missing, detection_limits : as in `Recoverer`
+
+    Returns
+    -------
+    Dataset
     """
     data, container = open_container(X, columns, kinds, missing)
     return Dataset(with_detection_limits(X, as_observations(data, container.names), container, detection_limits), container)

@@ -1,4 +1,4 @@
-"""Observations: what was measured, and which entries. The one door for arrays, and the scaling behind it."""
+"""Observations, the entrance for arrays, and the scaling of entries to model space."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -13,11 +13,18 @@ from unfade.errors import InvalidData, InvalidType
 
 @dataclass(frozen=True)
 class Observations:
-    """Corrupted data y and which entries of it were seen.
+    """Corrupted data y and which of its entries were observed.
 
-    values: (samples, *event), 0 where unseen, never NaN; observed: bool, same shape, True = seen. low, high: where
-    given, what is known of an entry is that it lies between them; where they are equal, it is the value.
+    Parameters
+    ----------
+    values : Tensor, (samples, *event)
+        0 where not observed, never NaN.
+    observed : bool Tensor, (samples, *event)
+    low, high : Tensor, (samples, *event), or None
+        Interval that an observed entry is known to lie in; equal ends: its value.
 
+    Examples
+    --------
     >>> as_observations([[1.0, float("nan")]])
     Observations(values=tensor([[1., 0.]], dtype=torch.float64), observed=tensor([[ True, False]]), low=None, high=None)
     """
@@ -34,11 +41,21 @@ class Observations:
         return Observations(*(part[index] for part in self.parts()))
 
     def parts(self) -> list[Tensor]:
-        """The tensors there are, in their order: Observations(*parts) is the same."""
+        """Return the tensors that are not None: Observations(*parts) is a copy.
+
+        Returns
+        -------
+        list of Tensor
+        """
         return [part for part in (getattr(self, field.name) for field in fields(self)) if part is not None]
 
     def within(self) -> Tensor:
-        """Which entries are known to lie in an interval only."""
+        """Find entries that are known only to lie in an interval.
+
+        Returns
+        -------
+        bool Tensor, (samples, *event)
+        """
         if self.low is None or self.high is None:
             return torch.zeros_like(self.observed)
         return self.observed & (self.low < self.high)
@@ -49,26 +66,62 @@ class Observations:
         return self.values.shape[1:]
 
     def to(self, *target: Any) -> "Observations":
-        """The same on another device; `values` in another dtype."""
+        """Move to another device; `values` also to another dtype.
+
+        Parameters
+        ----------
+        *target
+            As in `Tensor.to`.
+
+        Returns
+        -------
+        Observations
+        """
         values, observed, *interval = self.parts()
         values = values.to(*target)
         return Observations(values, observed.to(values.device), *(end.to(*target) for end in interval))
 
     def beside(self, other: "Observations") -> "Observations":
-        """This and another one of the same shape along a new first axis, intervals left out."""
+        """Stack with other observations of equal shape along a new first axis, without intervals.
+
+        Parameters
+        ----------
+        other : Observations
+
+        Returns
+        -------
+        Observations
+        """
         pairs = (self.values, other.values), (self.observed, other.observed)
         return Observations(*(torch.stack(pair) for pair in pairs))
 
     def only(self, seen: Tensor) -> "Observations":
-        """The same with only the entries of `seen` left observed."""
+        """Keep only the entries of a mask observed.
+
+        Parameters
+        ----------
+        seen : bool Tensor, (samples, *event) or broadcastable
+
+        Returns
+        -------
+        Observations
+        """
         observed = self.observed & seen
         return Observations(self.values * observed, observed, self.low, self.high)
 
 
 def as_observations(data: Any, names: Sequence[str] | None = None) -> Observations:
-    """Check an array, tensor or nested list at the door; NaN (or None) means missing.
+    """Convert an array, tensor or nested list to observations, and check it; NaN (or None) means missing.
 
-    data: (samples, *event). `names`, one a column, are used in messages only.
+    Parameters
+    ----------
+    data : array, tensor or nested list, (samples, *event)
+    names : sequence of str or None
+        Names of the columns, for error messages.
+
+    Returns
+    -------
+    Observations
     """
     if isinstance(data, Observations):
         return data
@@ -96,7 +149,7 @@ def as_observations(data: Any, names: Sequence[str] | None = None) -> Observatio
 
 
 def _numeric_array(data: Any) -> np.ndarray:
-    """The data as a float array (float32 stays float32), or an InvalidData that says what was wrong."""
+    """Convert data to a float array (float32 is kept), or raise InvalidData that explains what is wrong."""
     if hasattr(data, "toarray"):
         raise InvalidType(
             "Sparse data was passed for X, but dense data is required. Use '.toarray()' to convert to a dense "
@@ -126,12 +179,13 @@ def _numeric_array(data: Any) -> np.ndarray:
 
 
 def _column(index: int, names: Sequence[str] | None) -> str:
+    """Describe a column in an error message."""
     return f"column {names[index]!r}" if names is not None else f"column {index}"
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """A map of each entry to model space: (value - centre) / scale, of its logarithm where `logged`.
+    """Map of each entry to model space: (value - centre) / scale, of its logarithm where `logged`.
 
     centre, scale, logged: shape of one sample.
 
@@ -148,7 +202,7 @@ class Scaling:
 
     @classmethod
     def fit(cls, obs: Observations, kind: str | None, logged: Tensor | None = None) -> "Scaling":
-        """From observed entries only; `kind` is one of SCALINGS, or None for the identity."""
+        """Fit a scaling to observed entries; `kind` is one of SCALINGS, or None for the identity."""
         if logged is None:
             logged = torch.zeros(obs.event_shape, dtype=torch.bool)
         if kind is None:
@@ -168,21 +222,21 @@ class Scaling:
         return Scaling(self.centre[entries], self.scale[entries], self.logged[entries])
 
     def of(self, values: Tensor) -> Tensor:
-        """Values (..., *event) in model space, in float64."""
+        """Map values (..., *event) to model space, in float64."""
         return (_logarithms(values, self.logged).double() - self.centre) / self.scale
 
     def apply(self, obs: Observations) -> Observations:
-        """To model space, in float32."""
+        """Map observations to model space, in float32."""
         return Observations(torch.where(obs.observed, self.of(obs.values), 0.0).float(), obs.observed)
 
     def undo(self, values: Tensor) -> Tensor:
-        """Clean values back to the user's units, in float64; any number of leading axes."""
+        """Map clean values back to the user's units, in float64; any number of leading axes."""
         back = values.double() * self.scale + self.centre
         return torch.where(self.logged, back.clamp(max=700).exp(), back) if self.logged.any() else back
 
 
 def _logarithms(values: Tensor, where: Tensor) -> Tensor:
-    """Logarithms of positive numbers `where`; what is not positive there is as good as zero."""
+    """Take logarithms `where` marked; values that are not positive there are taken as tiny."""
     if not where.any():
         return values
     return torch.where(where, values.double().clamp(min=torch.finfo(torch.float64).tiny).log(), values.double())
@@ -193,7 +247,7 @@ AT_ONCE = 2**22  # numbers that are worked on together: large tables go in parts
 
 
 def by_columns(statistic: Statistic, values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-    """A statistic of flat data in double precision, some columns at a time."""
+    """Compute a statistic of flat data in double precision, some columns at a time."""
     width = max(1, AT_ONCE // max(1, len(values)))
     parts = [
         statistic(part.double(), seen) for part, seen in zip(values.split(width, 1), observed.split(width, 1), strict=True)
@@ -203,7 +257,7 @@ def by_columns(statistic: Statistic, values: Tensor, observed: Tensor) -> tuple[
 
 
 def variance(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each column."""
+    """Compute mean and standard deviation of each column."""
     count = observed.sum(0).clamp(min=1)
     size = (values.abs() * observed).amax(0).clamp(min=torch.finfo(values.dtype).tiny)  # squares must not overflow
     small = values / size
@@ -213,7 +267,7 @@ def variance(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def interval(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-    """Least value of each column, and how far the largest lies from it; 0 where nothing is seen."""
+    """Compute the least value of each column and its range; 0 if nothing is observed."""
     low = torch.where(observed, values, torch.inf).amin(0)
     high = torch.where(observed, values, -torch.inf).amax(0)
     seen = observed.any(0)
@@ -221,14 +275,14 @@ def interval(values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _variance_of_all(centre: Tensor, scale: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of all columns together, from those of each."""
+    """Compute mean and standard deviation of all columns together, from those of each."""
     weight, size = count / count.sum().clamp(min=1), torch.maximum(centre.abs(), scale).amax().clamp(min=1e-300)
     middle, small = (weight * centre / size).sum(), scale / size  # squares must not overflow
     return middle * size, (weight * (small.square() + (centre / size - middle).square())).sum().sqrt() * size
 
 
 def _interval_of_all(low: Tensor, width: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Least value of all columns together and how far the largest lies from it, from those of each."""
+    """Compute the least value of all columns together and their range, from those of each."""
     seen = count > 0
     least = torch.where(seen, low, torch.inf).amin()
     return least, torch.where(seen, low + width, -torch.inf).amax() - least

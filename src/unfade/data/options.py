@@ -1,4 +1,4 @@
-"""What a user says about columns, checked against the data: limits, bounds, names, and the model space that follows."""
+"""The user's options on columns, checked against the data: noise, bounds, detection limits; warnings about the data."""
 
 import shlex
 import warnings
@@ -25,10 +25,10 @@ TOLD = 0.5  # share of a column's variance that others must explain for its nois
 
 
 def named_noise(noise: Any, names: Sequence[Any], joint: bool, kinds: Sequence[str] = ()) -> Any:
-    """A user's `noise` without names and with one meaning a word. kinds: of the columns, where they have any.
+    """Replace names in a user's `noise` by one level per column.
 
-    Levels by column name become one level per column: 0 if none is given, -inf if it is to be learned. "learn" is one
-    level where all entries share a unit (joint scaling), else one per column.
+    Columns that are not named get 0, those to be learned -inf. "learn" means one level if all entries share a unit
+    (joint scaling), else one per column. kinds: kinds of the columns, if they have any.
     """
     if isinstance(noise, str) and noise == "learn":
         return "learn-shared" if joint else "learn-by-column"
@@ -50,7 +50,7 @@ def named_noise(noise: Any, names: Sequence[Any], joint: bool, kinds: Sequence[s
 
 
 def noise_levels(noise: Any, entries: int) -> Tensor | None:
-    """A user's `noise` as one standard deviation an entry, -inf where it is to be learned; None: in all."""
+    """Convert a user's `noise` to one sd per entry, -inf if it is to be learned; None: in all entries."""
     if isinstance(noise, str):
         if noise not in LEARNED:
             raise InvalidData(f"noise must be None, a number, one a column, or one of {LEARNED}, got {noise!r}.")
@@ -72,7 +72,7 @@ Bounds = dict[Any, Pair] | Pair  # of columns by name, or of all
 
 
 def with_detection_limits(X: Any, obs: Observations, container: Container, limits: DetectionLimits | None) -> Observations:
-    """Observations with what detection limits say: the user's, and those in cells such as <0.5 of the data X."""
+    """Add detection limits to observations: the user's, and those in cells such as <0.5 of the data X."""
     found = detection_limits(X, container.columns or ())
     if found is None and not limits:
         return obs
@@ -96,7 +96,7 @@ def with_detection_limits(X: Any, obs: Observations, container: Container, limit
 
 
 def matched(obs: Observations, container: Container, columns: Sequence[Column]) -> tuple[Observations, Container]:
-    """Columns matched by name: results go back in the caller's order; columns not known before pass through."""
+    """Match columns by name: results return in the caller's order; columns that the fit did not see are passed through."""
     names, given = [column.name for column in columns], list(container.names or ())
     if absent := [name for name in names if name not in given]:
         raise InvalidData(f"Columns that the model was fitted on are not there: {absent[:10]}. Add them, empty if need be.")
@@ -117,7 +117,7 @@ def model_space(
     mixed: bool,
     images: bool = False,
 ) -> FeatureEncoder:
-    """How columns become features. mixed: whether the method takes steps and categories; images: all pixels count."""
+    """Build the encoder of columns. mixed: the method takes intervals and categories; images: all pixels count."""
     entries = obs.event_shape.numel()
     counts = {i: len(c.categories) for i, c in enumerate(columns) if c.kind == "category" and len(c.categories) > 2}
     if not mixed and counts:
@@ -145,14 +145,14 @@ def model_space(
 
 
 def _from_zero(obs: Observations, columns: Sequence[Column]) -> Tensor:
-    """Numbers whose least observed value is 0, or that are positive and skewed: counts, amounts; nothing lies below 0."""
+    """Find columns of numbers whose least observed value is 0, or that are positive and skewed: none lies below 0."""
     numbers = torch.tensor([column.kind in ("continuous", "integer") for column in columns] or [True] * obs.event_shape[0])
     least = torch.where(obs.observed & ~obs.within(), obs.values, torch.inf).amin(0)
     return numbers & ((least == 0) | ((least > 0) & skewed(obs)))
 
 
 def warn_passthrough_with_missing(container: Container, kinds: dict[str, str] | None) -> None:
-    """Warn the caller's caller of columns that were not used as they might be, though nobody asked for that."""
+    """Warn of columns that are passed through although the user did not ask for it."""
     there, columns = container.present(), container.columns or ()
     if there is None:
         return
@@ -169,7 +169,7 @@ def warn_passthrough_with_missing(container: Container, kinds: dict[str, str] | 
 
 
 def warn_text_with_missing(left: Sequence[str]) -> None:
-    """Warn the caller's caller of columns of text that pass through with missing cells."""
+    """Warn of text columns that are passed through with missing cells."""
     if left:
         warnings.warn(
             f"Text that hardly ever repeats comes back as it is, its missing cells too: column "
@@ -185,9 +185,9 @@ FAR_OUT = 1e6  # interquartile ranges from the median, beyond which a value is a
 
 
 def without_extremes(obs: Observations, columns: Sequence[Column]) -> Observations:
-    """Leave out of a table what is beyond belief, and warn the caller's caller of it and of codes for missing values.
+    """Leave impossible values out of a table; warn of them and of codes for missing values.
 
-    A value a million interquartile ranges from the median would decide the scale of its column alone.
+    A value a million interquartile ranges from the median would set the scale of its column alone.
     """
     if len(obs.event_shape) != 1:
         return obs
@@ -225,7 +225,7 @@ def without_extremes(obs: Observations, columns: Sequence[Column]) -> Observatio
 
 
 def _missing_code(values: np.ndarray) -> float | None:
-    """A number such as -99 or 999 at the end of a column, as far from the other values as half of their range or more."""
+    """Find a code such as -99 or 999: at the end of a column, half the range of its other values away from them."""
     for code in (values.min(), values.max()):
         others = values[values != code]
         if code not in _CODES or len(others) == len(values) - 1 or len(np.unique(others)) < 2:
@@ -236,7 +236,7 @@ def _missing_code(values: np.ndarray) -> float | None:
 
 
 def warn_unusual(obs: Observations, space: FeatureEncoder, columns: Sequence[Column], noisy: bool = False) -> None:
-    """Warn the caller's caller of entries that cannot be modelled, and of bounds that the data do not keep."""
+    """Warn of entries that cannot be modelled, and of bounds that the data do not keep."""
     names = [column.name for column in columns] or range(len(space.modelled))
     fill, modelled = space.fill.reshape(space.event_shape), space.modelled.reshape(space.event_shape)
     if columns:  # what passes through is nobody's surprise
@@ -260,7 +260,7 @@ def warn_unusual(obs: Observations, space: FeatureEncoder, columns: Sequence[Col
 
 
 def warn_few_images(images: int) -> None:
-    """Warn the caller's caller of images too few to learn from, and say what is done with them."""
+    """Warn of too few images to learn from, and say what is done with them."""
     if images < FEW_IMAGES:
         many = "1 image is" if images == 1 else f"{images} images are"
         warnings.warn(
@@ -273,7 +273,7 @@ def warn_few_images(images: int) -> None:
 
 
 def _beyond_bounds(obs: Observations, space: FeatureEncoder) -> Tensor:
-    """Entries whose observed values have a mean beyond the bounds by more than noise of mean 0 leaves to chance."""
+    """Find entries whose observed mean lies outside the bounds by more than noise of mean 0 explains."""
     bounded = space.bounds.isfinite().any(0) & obs.observed.flatten(1).any(0)
     observed, (low, high) = obs.observed.flatten(1)[:, bounded], space.bounds[:, bounded]
     mean, sd = by_columns(variance, obs.values.flatten(1)[:, bounded], observed)
@@ -284,7 +284,7 @@ def _beyond_bounds(obs: Observations, space: FeatureEncoder) -> Tensor:
 
 
 def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Tensor:
-    """Least and largest value of each entry, (2, entries)."""
+    """Return the least and largest value of each entry, (2, entries)."""
     ends = torch.tensor([-torch.inf, torch.inf]).double()[:, None].repeat(1, entries)
     for i, column in enumerate(columns):
         if column.kind == "time":
@@ -302,6 +302,7 @@ def _ends(bounds: Bounds | None, entries: int, columns: Sequence[Column]) -> Ten
 
 
 def _pair(of: str, pair: Any) -> Tensor:
+    """Check one pair of bounds."""
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise InvalidData(f"bounds of {of} must be a pair such as (0, 1), got {pair!r}.")
     if not all(end is None or isinstance(end, Real) for end in pair):

@@ -1,7 +1,7 @@
-"""Missing cells outside the support: where another column has values at which a column was never observed.
+"""Missing cells outside the support: another column has values at which a column was never observed.
 
-A measure that is taken from some age on, a question that is asked of some people only: held-out cells cannot show what a
-model says there, as all of them lie within the support. Such cells are filled from the rows at its edge, and named.
+For example a measure taken from some age on, or a question asked of some people only. Held-out cells cannot judge a
+model there, as all of them lie inside the support. Such cells are filled from the rows at its edge, and reported.
 """
 
 import warnings
@@ -32,8 +32,9 @@ _STREAM = 60  # of random numbers
 class SupportGap:
     """Cells of `column` that are missing where `other` is below (sign -1) or above (+1) `edge`, and never observed there.
 
-    Of a category, `edge` is the one of its values (sign 0). cells: how many; donors: the values of `column` in the rows
-    nearest to the edge, sorted; none of a category, whose cells keep the draws they have. Columns by their number.
+    If `other` is a category, `edge` is the one of its values (sign 0). cells: their number; donors: the values of
+    `column` in the rows nearest to the edge, sorted; none for a category, whose cells keep their draws. Columns by
+    their number.
     """
 
     column: int
@@ -44,14 +45,14 @@ class SupportGap:
     donors: Tensor
 
     def holds(self, values: Tensor) -> Tensor:
-        """Where the other column's values (..., columns) lie outside the support."""
+        """Find rows whose value of the other column (..., columns) lies outside the support."""
         if not self.sign:
             return values[..., self.other] == self.edge
         return self.sign * values[..., self.other] > self.sign * self.edge
 
 
 def find_gaps(obs: Observations, columns: Sequence[Column]) -> list[SupportGap]:
-    """The gaps of a table, for each column by the other one that shows most of them."""
+    """Find the support gaps of a table, for each column by the other column that shows most of them."""
     if len(obs.event_shape) != 1 or obs.event_shape[0] > _COLUMNS:
         return []
     ordered = [c.kind not in ("category", "passthrough", "boolean") for c in columns] or [True] * obs.event_shape[0]
@@ -73,7 +74,7 @@ def find_gaps(obs: Observations, columns: Sequence[Column]) -> list[SupportGap]:
 
 
 def _categories_without(obs: Observations, j: int, columns: Sequence[Column]) -> list[SupportGap]:
-    """The categories of other columns in which column j was never observed."""
+    """Find categories of other columns in which column j was never observed."""
     found = []
     for k, column in enumerate(columns):
         if column.kind not in ("category", "boolean") or k == j:
@@ -90,7 +91,7 @@ def _categories_without(obs: Observations, j: int, columns: Sequence[Column]) ->
 
 
 def _candidates(obs: Observations, j: int, others: list[int]) -> list[int]:
-    """Columns outside whose range, where column j is observed, some of its missing cells lie."""
+    """Find columns outside whose range, over the rows with column j observed, some missing cells of j lie."""
     values, seen = obs.values[:, others], obs.observed[:, others]
     there, gone = seen & obs.observed[:, [j]], seen & ~obs.observed[:, [j]]
     low = torch.where(there, values, torch.inf).amin(0)
@@ -101,7 +102,7 @@ def _candidates(obs: Observations, j: int, others: list[int]) -> list[int]:
 
 
 def _gaps(obs: Observations, j: int, k: int) -> list[SupportGap]:
-    """The gaps of column j below and above the values of column k at which it was observed."""
+    """Find the gaps of column j below and above the values of column k at which it was observed."""
     there, gone = obs.observed[:, k] & obs.observed[:, j], obs.observed[:, k] & ~obs.observed[:, j]
     known, holes = obs.values[there, k].double(), obs.values[gone, k].double()
     spread = float(obs.values[obs.observed[:, k], k].double().std())
@@ -124,15 +125,15 @@ def _gaps(obs: Observations, j: int, k: int) -> list[SupportGap]:
 
 
 def _all_holes(outside: int, inside: int, observed: int) -> float:
-    """The chance that all rows outside the edge are holes, if holes were any of the rows there and inside (Fisher)."""
+    """Compute the chance that all rows outside the edge miss a value, if any row there and inside may (Fisher)."""
     rows = np.arange(outside)
     return float(np.prod((outside + inside - observed - rows) / (outside + inside - rows)))
 
 
 def fill_gaps(gaps: Sequence[SupportGap], draws: Tensor, observed: Tensor, rows: Tensor, seed: int, first: int = 0) -> None:
-    """Put donors' values where draws (draws, samples, columns) have missing cells outside the support.
+    """Put donors' values into draws (draws, samples, columns), in missing cells outside the support.
 
-    observed: (samples, columns); rows: a key each, by which donors are chosen; first: the number of the first draw.
+    observed: (samples, columns); rows: a key each, by which donors are chosen; first: number of the first draw.
     """
     if not gaps:
         return
@@ -145,24 +146,27 @@ def fill_gaps(gaps: Sequence[SupportGap], draws: Tensor, observed: Tensor, rows:
 
 
 def fill_gaps_with_means(gaps: Sequence[SupportGap], means: Tensor, observed: Tensor) -> None:
-    """Put the means of donors where means (samples, columns) are of missing cells outside the support."""
+    """Put the means of donors into means (samples, columns), in missing cells outside the support."""
     for gap in gaps:
         if len(gap.donors):
             _put(gap, means, observed, gap.donors.mean())
 
 
 def _put(gap: SupportGap, values: Tensor, observed: Tensor, donors: Tensor) -> None:
+    """Put donors' values into the missing cells of a gap."""
     here = gap.holds(values) & ~observed[:, gap.column]
     values[..., gap.column] = torch.where(here, donors.to(values.dtype), values[..., gap.column])
 
 
 def describe_gaps(gaps: Sequence[SupportGap], columns: Sequence[Column]) -> list[str]:
-    """Each gap in a sentence without its end."""
+    """Describe each gap in a sentence without its full stop."""
 
     def name(column: int) -> str:
+        """Return the name of a column."""
         return repr(columns[column].name) if columns else f"column {column}"
 
     def value(gap: SupportGap) -> str:
+        """Write the edge of a gap."""
         known = columns[gap.other].categories if columns else ()
         if columns and columns[gap.other].kind == "date":
             return str(np.datetime64(int(gap.edge), "us").astype("datetime64[D]"))

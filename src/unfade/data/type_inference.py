@@ -30,7 +30,7 @@ _STEPS = (86.4e9, 3.6e9, 6e7, 1e6, 1e3, 1.0)  # a day, an hour, a minute, a seco
 
 
 def infer_column(series: Any, name: str, kind: str | None, missing: tuple[Any, ...] = ()) -> Column:
-    """What a column is, from its dtype and values, unless its kind is given."""
+    """Infer a column from its dtype and values, unless its kind is given."""
     if kind is not None and kind not in KINDS:
         raise InvalidData(f"Kinds of columns are {', '.join(KINDS)}; got {kind!r} for {name!r}.")
     if kind == "passthrough":  # whatever it holds
@@ -57,7 +57,7 @@ def infer_column(series: Any, name: str, kind: str | None, missing: tuple[Any, .
 
 
 def _guessed(series: Any, column: Column, as_text: bool = False) -> Column:
-    """The column with its kind. as_text: text is not read as numbers, dates or times."""
+    """Infer the kind of a column. as_text: text is not read as numbers, dates or times."""
     import narwhals as nw
 
     dtype = series.dtype
@@ -89,7 +89,7 @@ def _guessed(series: Any, column: Column, as_text: bool = False) -> Column:
 
 
 def _of_objects(series: Any, column: Column, values: Sequence[Any]) -> Column | None:
-    """The column if its values are Python objects of one kind, such as dates or decimal numbers."""
+    """Infer the kind of a column of Python objects of one type, such as dates or decimal numbers."""
     for types, kind in _OBJECTS:
         if all(isinstance(value, types) for value in values):
             whole = kind == "continuous" and all(float(value).is_integer() for value in values)
@@ -98,10 +98,10 @@ def _of_objects(series: Any, column: Column, values: Sequence[Any]) -> Column | 
 
 
 def _of_text(column: Column, values: Sequence[Any]) -> Column | None:
-    """The column if its text holds numbers with detection limits, or has a format.
+    """Infer the kind of a text column that holds numbers with detection limits, or has a format.
 
-    Numbers without anything around them stay text, unless blank cells or other marks of missing values are among
-    them: those are why they came as text.
+    Numbers without anything around them stay text, unless blank cells or other marks of missing values are among them:
+    those are why the numbers are text.
     """
     if not all(isinstance(value, str) for value in values):
         return None
@@ -116,13 +116,14 @@ def _of_text(column: Column, values: Sequence[Any]) -> Column | None:
 
 
 def _limited(values: Sequence[str]) -> bool:
-    """Whether texts are numbers and limits such as <0.5, at least one of each."""
+    """Check whether texts are numbers and detection limits such as <0.5, at least one of each."""
     limits = [bool(LIMIT.fullmatch(value)) for value in values]
     numbers = [bool(NUMBER.fullmatch(value)) for value in values]
     return any(limits) and any(numbers) and all(a or b for a, b in zip(limits, numbers, strict=True))
 
 
 def _number(series: Any, column: Column) -> Column:
+    """Infer the kind of a column of numbers."""
     values = as_floats(series)[~missing_cells(series, column)]
     finite = values[np.isfinite(values)]
     whole = bool(len(finite)) and bool((finite == np.round(finite)).all())
@@ -135,20 +136,21 @@ def _number(series: Any, column: Column) -> Column:
 
 
 def _with_step(series: Any, column: Column) -> Column:
-    """The column with the coarsest resolution that all its dates, times or durations have."""
+    """Set the coarsest resolution that all dates, times or durations of the column have."""
     codes = encode_column(series, column)
     known = codes[~np.isnan(codes)]
     return replace(column, step=next(step for step in _STEPS if step == 1.0 or not (known % step).any()))
 
 
 def _is_ordered(series: Any) -> bool:
+    """Check whether a categorical column is ordered."""
     import narwhals as nw
 
     return series.dtype == nw.Categorical and bool(getattr(native_dtype(series), "ordered", False))
 
 
 def _suspect_words(series: Any, values: Sequence[Any]) -> str:
-    """What to say of text that would have a format, were it not for a few words."""
+    """Explain which words keep a text column from having a format."""
     if not all(isinstance(value, str) for value in values):
         return ""
     counts = Counter(series.to_list())
@@ -166,16 +168,18 @@ def _suspect_words(series: Any, values: Sequence[Any]) -> str:
 
 
 def _unusable(series: Any) -> str:
+    """Explain that a column of objects cannot be modelled."""
     types = sorted({type(value).__name__ for value in series.drop_nulls().to_list()})
     return f"it holds {' and '.join(types[:3])} objects, which cannot be modelled: it comes back as it is"
 
 
 def _misfit(series: Any, kind: str) -> InvalidData:
+    """Make the error for a column that cannot have the kind given."""
     held = f"it holds {_telling(series)!r}"
     return InvalidData(f"Column {series.name!r} cannot be of kind {kind!r}: {held}. Convert it first.")
 
 
 def _telling(series: Any) -> Any:
-    """A value of a column that shows what is in it."""
+    """Return a value that shows what a column holds."""
     values = series.drop_nulls().to_list()
     return next((value for value in values if not isinstance(value, (int, float))), values[0] if values else None)

@@ -1,1 +1,1 @@
-"""A fitted model: draws, held-out cells, the model file."""
+"""A fitted model: the fit, draws, held-out cells, the model file."""

@@ -1,4 +1,4 @@
-"""FittedModel: what a fit found, and how it turns rows into draws of their clean values."""
+"""FittedModel: the result of a fit, which turns rows into draws of their clean values."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -37,20 +37,31 @@ Blocks = Callable[..., Iterator[tuple[slice, Tensor]]]
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A posterior, and all that it takes to give its draws in the user's units.
+    """A posterior, and everything needed to give its draws in the user's units.
 
     Parameters
     ----------
-    parameters : what the user asked for; of these `fill`, `n_candidates`, `detection_limits`, `device` and `verbose`
-        also bear on draws
-    encoder : entries of the data as features of the posterior
-    columns : of the frame that was fitted on; None of arrays
-    posterior : None if no entry varies
-    calibration : calibration scale of each feature (split conformal), (features,); None where draws are as they are
-    support_gaps : missing cells outside the support of the observed ones
-    histories : one per stage of training
-    held_out : observed cells that training held out, with draws; None where it held out none
-    feature_names : names of the columns that scikit-learn has seen
+    parameters : Parameters
+        What the user asked for; `fill`, `n_candidates`, `detection_limits`, `device` and `verbose` also affect draws.
+    encoder : FeatureEncoder
+        Entries of the data as features of the posterior.
+    columns : tuple of Column or None
+        Columns of the frame that was fitted on; None for arrays.
+    posterior : Ensemble or None
+        None if no entry varies.
+    architecture : Architecture or ConvArchitecture
+    seed : int
+        Seed of the fit.
+    calibration : Tensor, (features,), or None
+        Calibration scale of each feature (split conformal); None: draws are not scaled.
+    support_gaps : tuple of SupportGap
+        Missing cells outside the support of the observed ones.
+    histories : tuple of History
+        One per stage of training.
+    held_out : HeldOut or None
+        Observed cells that training held out, with draws; None if it held out none.
+    feature_names : tuple of str
+        Names of the columns that scikit-learn has seen.
     """
 
     parameters: Parameters
@@ -77,7 +88,7 @@ class FittedModel:
 
     @cached_property
     def noise(self) -> Any:
-        """Noise level in the units of the data: one number where all columns share it, else one per column."""
+        """Noise level in the units of the data: one number if all columns share it, else one per column."""
         if self.posterior is None:
             given = self.parameters.noise
             return 0.0 if given is None else given if not isinstance(given, (str, dict)) else None
@@ -93,7 +104,7 @@ class FittedModel:
 
     @cached_property
     def noise_law(self) -> tuple[float, float] | None:
-        """a and b of sd = a + b x^2, where noise grows with the value."""
+        """a and b of sd = a + b x^2, if noise grows with the value; else None."""
         corruptions = [] if self.posterior is None else [member.corruption for member in self.posterior.each]
         found = [(c.std.mean(), c.growth.mean()) for c in corruptions if isinstance(c, GrowingNoise)]
         if not found:
@@ -104,15 +115,34 @@ class FittedModel:
 
     @property
     def n_candidates(self) -> int:
-        """How many proposals a draw is resampled from."""
+        """Number of proposals per draw (sampling-importance-resampling)."""
         return self._candidates(None)
 
     def with_options(self, **options: Any) -> "FittedModel":
-        """The same model with other values of `fill`, `n_candidates`, `detection_limits`, `device` or `verbose`."""
+        """Return the model with other values of `fill`, `n_candidates`, `detection_limits`, `device` or `verbose`.
+
+        Parameters
+        ----------
+        **options
+            Their new values.
+
+        Returns
+        -------
+        FittedModel
+        """
         return replace(self, parameters=replace(self.parameters, **options))
 
     def read(self, X: Any) -> Dataset:
-        """Read data as those of the fit were: columns matched by name, categories as they were."""
+        """Read data for the model: columns are matched by name, and categories are those of the fit.
+
+        Parameters
+        ----------
+        X : array, tensor or frame, (samples, *event)
+
+        Returns
+        -------
+        Dataset
+        """
         if isinstance(X, Dataset):
             return X
         data = read(X, self.columns, detection_limits=self.parameters.detection_limits)
@@ -124,9 +154,17 @@ class FittedModel:
         return data
 
     def transform(self, X: Any, row_ids: Sequence[int] | None = None) -> Any:
-        """Give the clean data as `fill` says: posterior mean, median or one draw, in the kind of container that X is.
+        """Fill and clean data as `fill` says: by the posterior mean, the median or one draw.
 
-        row_ids: numbers of the rows, on which a draw that fills cells depends.
+        Parameters
+        ----------
+        X : array, tensor or frame, (samples, *event)
+        row_ids : sequence of int or None
+            Numbers of the rows, on which a draw that fills cells depends.
+
+        Returns
+        -------
+        array, tensor or frame, (samples, *event)
         """
         fill = self.parameters.fill
         if fill == "draw":
@@ -154,7 +192,16 @@ class FittedModel:
         row_ids: Sequence[int] | None = None,
         out: np.ndarray | None = None,
     ) -> Draws:
-        """Draw clean data; the parameters are those of `Recoverer.sample`."""
+        """Draw clean data.
+
+        Parameters
+        ----------
+        X, n_draws, n_candidates, seed, row_ids, out : as in `Recoverer.sample`
+
+        Returns
+        -------
+        Draws
+        """
         data = self.read(X)
         if not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
             raise InvalidData(f"n_draws must be a whole number of at least 1, got {n_draws!r}.")
@@ -183,7 +230,12 @@ class FittedModel:
         return self.posterior.exact.cpu().expand(self.encoder.features)[: len(self.encoder.numbers)]
 
     def fingerprint(self) -> str:
-        """A hash of everything that draws depend on, the same before saving and after loading."""
+        """Hash everything that draws depend on; the hash is equal before saving and after loading.
+
+        Returns
+        -------
+        str
+        """
         state = {} if self.posterior is None else dict(sorted(self.posterior.state_dict().items()))
         chosen, detection_limits = self.parameters, json.dumps(self.parameters.detection_limits, sort_keys=True)
         gaps = [(gap.column, gap.other, gap.sign, gap.edge, gap.donors) for gap in self.support_gaps]
@@ -201,14 +253,15 @@ class FittedModel:
         )
 
     def _candidates(self, n_candidates: int | str | None) -> int:
+        """Decide the number of proposals per draw."""
         predictive = self.posterior is not None and self.posterior.each[0].own_prior
         return self.parameters.candidates_to_use(self.architecture, predictive, n_candidates)
 
     def _fill(self, out: np.ndarray, data: Dataset, rows: Tensor, blocks: Blocks, seed: int, central: bool = False) -> None:
-        """Write into `out` (draws, samples, *event), some rows at a time: what is known, and what the model says.
+        """Write known and drawn values into `out` (draws, samples, *event), some rows at a time.
 
-        blocks: draw_blocks or mean_blocks, given (posterior, observations, keys of rows). central: the middle of the draws
-        of a block instead of the draws.
+        blocks: draw_blocks or mean_blocks, given (posterior, observations, keys of rows). central: the mean or median
+        of the draws of a block instead of the draws.
         """
         height, exact, container = max(1, observations.AT_ONCE // data.obs.event_shape.numel()), self.exact, data.container
         for start in range(0, len(data), height):
@@ -234,7 +287,7 @@ class FittedModel:
                     target[first : first + 16, at] = container.reorder(clean.numpy())
 
     def _middle(self, draws: Tensor, observed: Tensor) -> np.ndarray:
-        """The mean or median of draws; in frames missing cells get a value that their column can hold."""
+        """Compute the mean or median of draws; in frames missing cells get a value that their column can hold."""
         centre = torch.from_numpy(middle(draws.numpy(), self.columns, self.parameters.fill == "median"))
         if self.columns is not None:
             centre = torch.where(observed, centre, self.encoder.possible(centre))
@@ -242,12 +295,13 @@ class FittedModel:
 
     @contextmanager
     def _counted(self, label: str, rows: int, blocks: Blocks) -> Iterator[Blocks]:
-        """Inside, small models draw by one thread; gives `blocks`, whose rows are counted for the lines of progress."""
+        """Limit small models to one thread inside, and give `blocks` with progress."""
         images = isinstance(self.architecture, ConvArchitecture)
         entries = None if images else DEFAULT_TRAINING.batch_size * self.encoder.features
         with one_thread(entries), counting(self.parameters.verbose > 0, label, rows) as add:
 
             def counted(*given: Any) -> Iterator[tuple[slice, Tensor]]:
+                """Give the blocks, and count their rows."""
                 for where, values in blocks(*given):
                     yield where, values
                     add(where.stop - where.start)
@@ -256,6 +310,6 @@ class FittedModel:
 
 
 def _to_model(entered: Observations, part: Observations, exact: Tensor) -> Tensor:
-    """The rows that need the model: others hold nothing but what is known."""
+    """Find the rows that need the model: all of their cells are not known."""
     open_ = ~(entered.observed[:, : len(exact)] & exact) | part.within().flatten(1).any(1)[:, None]
     return (open_.any(1) | ~entered.observed[:, len(exact) :].all(1)).nonzero().flatten()

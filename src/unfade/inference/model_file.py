@@ -36,7 +36,7 @@ def save_model(model: FittedModel, path: str | os.PathLike[str]) -> None:
 
 
 def load_model(path: str | os.PathLike[str]) -> FittedModel:
-    """Read a model that `save_model` wrote; a damaged or crafted file gives an InvalidFile."""
+    """Read a model that `save_model` wrote; raise InvalidFile for a damaged or crafted file."""
     tensors, meta = storage.load(path)
     try:
         return from_state(tensors, meta)
@@ -45,7 +45,7 @@ def load_model(path: str | os.PathLike[str]) -> FittedModel:
 
 
 def to_state(model: FittedModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Everything that a fitted model needs to draw, as tensors and JSON."""
+    """Convert a fitted model to tensors and JSON."""
     space, posterior = model.encoder, model.posterior
     for column in model.columns or ():
         if odd := [value for value in column.categories if not isinstance(value, (str, int, float, date))]:
@@ -95,7 +95,7 @@ def to_state(model: FittedModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def from_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FittedModel:
-    """The model that `to_state` gave; a ValueError says what is wrong with parts that do not fit together."""
+    """Build the model from the result of `to_state`; raise ValueError if parts do not fit together."""
     meta = format_2(meta) if meta.get("format") == 1 else meta
     model_schema.check(meta, tensors)
     given = dict(meta["parameters"])
@@ -124,6 +124,7 @@ def from_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FittedModel:
 
 
 def _encoder(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FeatureEncoder:
+    """Build the encoder."""
     scaling = Scaling(tensors["centre"], tensors["scale"], tensors["logged"])
     steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
     unit = tensors["unit"] if "unit" in tensors else tensors["whole"].double()  # of the first files
@@ -146,6 +147,7 @@ def _posterior(
     own_prior: bool = False,
     nearest: tuple[int, int, int] | None = None,
 ) -> Ensemble:
+    """Build the posterior and load its tensors."""
     if nearest is None:
         _check_sizes(architecture, space.features, state, members, linear)
     noise_of = "members.0.corruption." if space.plain else "members.0.corruption.noise."
@@ -154,6 +156,7 @@ def _posterior(
     growing = "members.0.corruption.log_growth_tens" in state
 
     def built() -> nn.Module:
+        """Build one ensemble member."""
         noise = GrowingNoise(level, 1.0, torch.zeros(1)) if growing else GaussianNoise(level, exact=exact)
         corruption: Corruption = noise
         if not space.plain:
@@ -175,7 +178,7 @@ def _posterior(
 def _check_sizes(
     architecture: AnyArchitecture, features: int, state: dict[str, Tensor], members: int, linear: bool
 ) -> None:
-    """Refuse sizes that the tensors do not have before memory is taken for them."""
+    """Refuse sizes that differ from those of the tensors, before memory is allocated for them."""
     there = sum(value.numel() for value in state.values())
     with torch.device("meta"):
         parts = [] if linear else [architecture.encoder(2 * features), architecture.decoder(features)]
@@ -185,14 +188,17 @@ def _check_sizes(
 
 
 def _column_to_json(column: Column) -> dict[str, Any]:
+    """Convert a column to JSON; dates among its categories become text."""
     dated = [{type(value).__name__: value.isoformat()} if isinstance(value, date) else value for value in column.categories]
     return {**asdict(column), "categories": dated}
 
 
 def _column_from_json(column: dict[str, Any]) -> Column:
+    """Build a column from JSON."""
     kinds = {"date": date, "datetime": datetime, "Timestamp": datetime}
 
     def category(value: Any) -> Any:
+        """Convert a category back to a date if it was one."""
         if not isinstance(value, dict):
             return value
         [(kind, said)] = value.items()
@@ -204,6 +210,7 @@ def _column_from_json(column: dict[str, Any]) -> Column:
 
 
 def _to_json(value: Any) -> Any:
+    """Convert a value to JSON."""
     if isinstance(value, (Architecture, ConvArchitecture, TrainingConfig)):
         return asdict(value)
     if isinstance(value, dict):
@@ -215,8 +222,10 @@ def _to_json(value: Any) -> Any:
 
 
 def _architecture(value: dict[str, Any] | None) -> Any:
+    """Build an architecture from JSON."""
     return _from_json(ConvArchitecture if value and "image" in value else Architecture, value)
 
 
 def _from_json(kind: Any, value: dict[str, Any] | None) -> Any:
+    """Build a dataclass from JSON, lists as tuples."""
     return value and kind(**{name: tuple(part) if isinstance(part, list) else part for name, part in value.items()})

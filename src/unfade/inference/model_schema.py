@@ -1,6 +1,6 @@
-"""What a model file may say: types and ranges of every field, declared once, and how its parts must fit together.
+"""Schema of a model file: types and ranges of every field, declared once, and checks that its parts fit together.
 
-A file is data from anywhere. Whatever is not declared here is refused before anything is built from it.
+A file may come from anywhere. A field that is not declared here is refused before anything is built from it.
 """
 
 import re
@@ -24,15 +24,16 @@ _SIZE, _COUNT = 2**16, 2**53
 
 
 def _fail(where: str, wanted: str, got: Any) -> None:
+    """Raise a ValueError that names the field, the expected value and the value found."""
     raise ValueError(f"{where} must be {wanted}, got {repr(got)[:60]}")
 
 
 def anything(value: Any, where: str) -> None:
-    """Whatever JSON holds: it is kept, and looked at where it is used."""
+    """Accept any JSON value: it is checked where it is used."""
 
 
 def whole(low: int = 0, high: int = _COUNT) -> Check:
-    """A whole number from `low` to `high`."""
+    """Check for an integer from `low` to `high`."""
 
     def check(value: Any, where: str) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -42,7 +43,7 @@ def whole(low: int = 0, high: int = _COUNT) -> Check:
 
 
 def number(low: float = -inf, high: float = inf) -> Check:
-    """A finite number from `low` to `high`."""
+    """Check for a finite number from `low` to `high`."""
 
     def check(value: Any, where: str) -> None:
         plain = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -53,13 +54,13 @@ def number(low: float = -inf, high: float = inf) -> Check:
 
 
 def flag(value: Any, where: str) -> None:
-    """True or false."""
+    """Check for true or false."""
     if not isinstance(value, bool):
         _fail(where, "true or false", value)
 
 
 def text(pattern: str = ".*") -> Check:
-    """A text that matches a pattern as a whole."""
+    """Check for a text that matches a pattern as a whole."""
 
     def check(value: Any, where: str) -> None:
         if not isinstance(value, str) or not re.fullmatch(pattern, value, re.DOTALL):
@@ -69,7 +70,7 @@ def text(pattern: str = ".*") -> Check:
 
 
 def one_of(*values: Any) -> Check:
-    """One of some texts."""
+    """Check for one of some texts."""
 
     def check(value: Any, where: str) -> None:
         if not isinstance(value, str) or value not in values:
@@ -79,7 +80,7 @@ def one_of(*values: Any) -> Check:
 
 
 def either(*checks: Check) -> Check:
-    """What one of the checks lets through; the last one says what was expected."""
+    """Check for a value that one of the checks accepts; the last one raises the error."""
 
     def check(value: Any, where: str) -> None:
         for each in checks[:-1]:
@@ -93,12 +94,12 @@ def either(*checks: Check) -> Check:
 
 
 def maybe(check: Check) -> Check:
-    """Nothing, or what the check lets through."""
+    """Check for null, or a value that the check accepts."""
     return lambda value, where: None if value is None else check(value, where)
 
 
 def many(check: Check, low: int = 0, high: float = inf) -> Check:
-    """A list of so many."""
+    """Check for a list of `low` to `high` values."""
 
     def each(value: Any, where: str) -> None:
         if not isinstance(value, list) or not low <= len(value) <= high:
@@ -110,7 +111,7 @@ def many(check: Check, low: int = 0, high: float = inf) -> Check:
 
 
 def by_name(check: Check) -> Check:
-    """A dictionary of any names."""
+    """Check for a dictionary with any keys."""
 
     def each(value: Any, where: str) -> None:
         if not isinstance(value, dict):
@@ -122,7 +123,7 @@ def by_name(check: Check) -> Check:
 
 
 def record(required: dict[str, Check] | None = None, **optional: Check) -> Check:
-    """A dictionary of these fields and no others."""
+    """Check for a dictionary with these fields and no others."""
     required = required or {}
 
     def check(value: Any, where: str) -> None:
@@ -157,7 +158,7 @@ _TRAINING = record(
 
 
 def architecture(value: Any, where: str) -> None:
-    """Sizes of networks, fully connected or convolutional."""
+    """Check the sizes of networks, fully connected or convolutional."""
     convolutional = isinstance(value, dict) and "image" in value
     (_CONVOLUTIONAL if convolutional else _ARCHITECTURE)(value, where)
 
@@ -226,7 +227,7 @@ _META = record(
 
 
 def check(meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Refuse, by a ValueError, what is not declared, and parts that do not fit together."""
+    """Raise a ValueError for fields that are not declared, and for parts that do not fit together."""
     _META(meta, "the model")
     _check_tensors(meta, tensors)
     entries, columns = tensors["modelled"].numel(), meta["columns"]
@@ -255,6 +256,7 @@ def check(meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
 
 
 def _check_tensors(meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Check shapes, types and ranges of tensors."""
     shape = tuple(meta["event_shape"])
     entries = prod(shape)
     for name, size, finite in (
@@ -284,6 +286,7 @@ def _check_tensors(meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
 
 
 def _distinct(names: Collection[Any]) -> Collection[Any]:
+    """Return names, or raise a ValueError if one occurs twice."""
     if len(set(names)) < len(names):
         raise ValueError(f"names that occur twice among {list(names)[:10]}")
     return names

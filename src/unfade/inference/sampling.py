@@ -1,7 +1,7 @@
-"""Drawing in blocks: bounded memory, and the same numbers for a row whatever else is drawn with it.
+"""Sampling in blocks: bounded memory, and draws of a row that do not depend on the rows drawn with it.
 
-Every row goes through the networks in a block of the same number of rows and draws (the last one padded),
-so that the order of floating-point operations does not depend on the batch; random numbers are keyed by row.
+Every row goes through the networks in a block of a fixed number of rows and draws (the last one padded), so that the
+order of floating-point operations does not depend on the batch; random numbers are keyed by row.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,12 +28,13 @@ def draw_blocks(
     n_candidates: int = 0,
     widths: Tensor | None = None,
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of (which samples, draws of them (draws, samples in block, *event)), on the posterior's device.
+    """Give blocks of (which samples, their draws (draws, samples in block, *event)), on the posterior's device.
 
-    rows: one key a sample; widths: by how much draws of entries that were not observed are made wider about their mean.
+    rows: one key per sample; widths: factors by which draws of unobserved entries are scaled about their mean.
     """
 
     def work(model: Ensemble, block: Observations, keys: Tensor, source: Any) -> Tensor:
+        """Draw a block, and scale its draws about their mean."""
         stream = max(8, len(model.each))  # the first ones are those of pools
         chunks = [
             model.draw(block, min(draws - first, _DRAWS), KeyedNormals(seed, keys, first, stream), source, _DRAWS)
@@ -54,9 +55,10 @@ def draw_blocks(
 def mean_blocks(
     posterior: PosteriorLVM | Ensemble | None, obs: Observations, rows: Tensor, draws: int, seed: int, n_candidates: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of (which samples, posterior means of them (samples in block, *event)), on the posterior's device."""
+    """Give blocks of (which samples, their posterior means (samples in block, *event)), on the posterior's device."""
 
     def work(model: Ensemble, block: Observations, keys: Tensor, source: Any) -> Tensor:
+        """Compute the posterior mean of a block."""
         return model.mean(block, draws, _mirrored(KeyedNormals(seed, keys, stream=8)), source)
 
     if posterior is None:
@@ -75,6 +77,7 @@ def _blocks(
     together: int = _DRAWS,
     pool_normals: Callable[[Normals], Normals] = lambda normals: normals,
 ) -> Iterator[tuple[slice, Tensor]]:
+    """Apply `work` to blocks of one size, the last one padded."""
     model = (posterior if isinstance(posterior, Ensemble) else Ensemble([posterior])).drawn_with(n_candidates)
     device = next(posterior.parameters()).device
     size = _block_size(obs.event_shape.numel(), max(n_candidates, together), device.type)
@@ -89,16 +92,17 @@ def _blocks(
 
 
 def _block_size(entries: int, together: int, device: str) -> int:
-    """Rows a block, a power of two up to 512: it depends on the model, the device and how many z a row has at once."""
+    """Compute the rows per block, a power of two up to 512, from the model, the device and how many z a row needs."""
     kind = device if device in _ENTRIES else "cpu"
     fit = min(_ENTRIES[kind] // entries, _LATENTS[kind]) // together
     return min(512, 1 << max(fit, 1).bit_length() - 1)
 
 
 def _mirrored(normals: Normals) -> Normals:
-    """Numbers in pairs of opposite sign along the first axis: their mean is 0, so errors they cause mostly cancel."""
+    """Return numbers in pairs of opposite sign along the first axis: their mean is 0, so most errors of means cancel."""
 
     def half(count: int, *shape: int) -> Tensor:
+        """Double half of the numbers by their negatives."""
         numbers = normals((count + 1) // 2, *shape)
         return torch.cat([numbers, -numbers])[:count]
 
