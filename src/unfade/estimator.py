@@ -1,4 +1,4 @@
-"""Recoverer: the scikit-learn estimator. Parameters and data in; a plan, a fitted model, and its draws out."""
+"""Recoverer: the scikit-learn estimator over plan and fitted model."""
 
 import os
 from collections.abc import Sequence
@@ -8,121 +8,94 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
 
-from unfade.data.columns import Column, Missing
+from unfade.data.columns import Missing
 from unfade.data.dataset import Dataset, read
-from unfade.data.encoder import FeatureEncoder
 from unfade.data.options import Bounds
-from unfade.data.support_gaps import SupportGap
 from unfade.diagnostics import checks, predictions, report
 from unfade.errors import InvalidData
 from unfade.inference.draws import Draws
 from unfade.inference.fit import fit, plan_for, read_to_fit
+from unfade.inference.fitted_attributes import FittedAttributes
 from unfade.inference.fitted_model import FittedModel
-from unfade.inference.held_out import HeldOut
 from unfade.inference.model_file import load_model, save_model
 from unfade.methods.parameters import Parameters
 from unfade.methods.plan import Plan
 from unfade.models.architectures import AnyArchitecture
-from unfade.models.latent_variable import Ensemble
 from unfade.renamed import ATTRIBUTES, PARAMETERS, present_values, renamed, takes_old_names
 from unfade.training.checkpoints import Checkpoint
-from unfade.training.loop import History, OnStep, TrainingConfig
+from unfade.training.loop import OnStep, TrainingConfig
 
 
-class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Recover clean data from incomplete, noisy observations, as a distribution.
 
     Parameters
     ----------
     method : {"tae", "tae-paper", "mvae", "miwae"}
         How the posterior is trained.
-    noise : None, float, array of one number a column, dict, "learn", "learn-shared", "learn-by-value" or "infer"
-        Standard deviation of the noise of the observed cells, in the units of the data. None: they are exact and come back
-        as they went in. ``{"temp": 0.5, "hum": "learn"}``: by column, the others exact. "learn": one level per column; a
-        column of which others explain less than half is taken as exact, as its noise cannot be told from its own spread.
-        With a joint scaling "learn" is one level for all entries. "learn-shared": one level relative to each column's
-        scale. Categories, booleans, and dates unless it is one number a column, carry none. "learn-by-value":
-        sd = a + b x^2 for data of one unit, as of depth sensors. "infer" (`tae-paper` only): one level per sample,
+    noise : None, float, array of one number per column, dict, "learn", "learn-shared", "learn-by-value" or "infer"
+        Standard deviation of the noise of observed cells, in the units of the data. None: they are exact and are returned
+        unchanged. ``{"temp": 0.5, "hum": "learn"}``: per column, the others exact. "learn": one level per column; a column
+        of which the others explain less than half is taken as exact, as its noise cannot be identified. With a joint
+        scaling "learn" is one level for all entries. "learn-shared": one level relative to each column's scale.
+        Categories, booleans, and dates unless there is one number per column, have no noise. "learn-by-value":
+        sd = a + b x^2, for data of one unit, as of depth sensors. "infer" (`tae-paper` only): one level per sample,
         q(beta|z,y,alpha).
     kinds : dict or None
-        Kinds of columns of a frame by name, where they are not as found: "continuous", "integer", "boolean",
-        "date", "time", "duration", "ordinal", "category", or "passthrough" (comes back as it is, unused).
+        Kinds of columns of a frame by name, where they are inferred wrongly: "continuous", "integer", "boolean", "date",
+        "time", "duration", "ordinal", "category", or "passthrough" (returned unchanged and not used).
     missing : list or dict or None
-        Values of a frame that stand for missing ones, in all columns or by column: ``[-99, "refused"]``,
-        ``{"age": [-99]}`` (the name "": all columns). Null and NaN always do; blank cells and a single point
-        do in text that holds numbers.
+        Values of a frame that stand for missing ones, in all columns or per column: ``[-99, "refused"]``,
+        ``{"age": [-99]}``. Null and NaN are always missing; blank cells and a single point in text that holds numbers.
     fill : {"mean", "median", "draw"}
-        What `transform` gives for a missing cell: the posterior mean, the median, or one draw. In frames it is
-        rounded to a value that the column can hold (whole numbers, its own steps, the resolution of its dates); of
-        categories and booleans it is the most frequent draw.
+        How `transform` fills a missing cell. In frames mean and median are rounded to a value that the column can hold;
+        in categories and booleans they are the most frequent draw.
     bounds : dict, pair or None
         Least and largest value of columns, by name (or number, for arrays): ``{"age": (0, 120)}``; or one pair for all
-        numbers (no dates and categories), as of images: ``(0, 1)``. Never broken by a draw. Where both ends are known and
-        not far from the data, fully connected networks that are chosen here keep within them too.
+        numbers (not dates or categories), as of images: ``(0, 1)``. No draw lies outside. If both ends are known and not
+        far from the data, fully connected networks that are chosen here keep within them too.
     detection_limits : dict or None
-        Detection detection_limits of columns: with ``{"lead": ("<", 0.5)}`` all that is known of values up to 0.5 is that
-        they lie below it. In frames, cells such as ``<0.5`` say it themselves.
+        Detection limits of columns: with ``{"lead": ("<", 0.5)}`` values up to 0.5 are left-censored, known only to lie
+        below it. In frames, cells such as ``<0.5`` are censored without it.
     scaling : {"auto", "variance", "interval", "joint-variance", "joint-interval"} or None
-        How entries are brought to model space: by column, or jointly where all share a unit (images). "auto": by
-        variance, jointly for convolutional networks.
+        Map of entries to model space: per column, or jointly if all share a unit (images). "auto": by variance, jointly
+        for convolutional networks.
     network : {"auto", "full", "conv", "conv-large"}
-        Fully connected networks, or for images (samples, height, width[, channels]) convolutional ones: those of the
-        paper, or stronger ones. "auto": the strong ones for images of 12 x 12 pixels or more with method "tae" (unless
-        `settings` or `n_candidates` are given), and of more than 64 x 64 with any; else fully connected.
+        Fully connected networks, or for images (samples, height, width[, channels]) convolutional ones of two sizes.
+        "auto": the larger ones for images from 12 x 12 pixels with method "tae" (unless `settings` or `n_candidates` are
+        given), and above 64 x 64 with any method; else fully connected.
     n_members : "auto" or int
-        Posteriors that are trained side by side and whose draws are taken in turn. "auto": with method "tae" four
-        for tables of up to 64 columns (a category counts once for each of its values), else one. Where there are several,
-        method "tae" also tries a linear model, and takes it in their place if it predicts held-out cells as well, unless
-        `architecture` or `settings` are given.
+        Ensemble members, trained together; each makes an equal part of the draws. "auto": with method "tae" four for
+        tables of up to 64 columns (a category counts once for each of its values), else one. With several, method "tae"
+        also fits a linear model, and uses it instead if it predicts held-out cells as well, unless `architecture` or
+        `settings` are given.
     calibrate : bool
-        Whether draws are made wider (or narrower) about their mean, by as much as the cells that training held out ask
-        for: networks tend to be too sure. Observed cells, categories and columns of a handful of values are left as
-        they are, and so is all where training holds nothing out (`max_steps`, method "tae-paper").
+        Whether draws are scaled about their mean to nominal coverage of held-out cells (split conformal): networks tend to
+        give narrow intervals. Observed cells, categories and columns of few values are not scaled, nor is anything if
+        training holds nothing out (`max_steps`, method "tae-paper").
     n_candidates : "auto" or int
-        Candidates of z that a draw is chosen from by its weight; 0 for plain draws. "auto": 200 for methods "tae" and
-        "miwae", none for "tae" with more than 64 numbers a sample, for the other methods and for convolutional networks.
+        Proposals of z per draw (sampling-importance-resampling); 0: plain draws. "auto": 200 for methods "tae" and "miwae",
+        0 for "tae" with more than 64 numbers per sample, for the other methods and for convolutional networks.
     max_steps : int or None
-        Steps to train for. None: chosen by held-out observed cells, up to `training.steps` and, where these ask for more,
-        three sevenths as many on all cells; just `training.steps` for method "tae-paper".
+        Training steps. None: chosen by early stopping, up to `training.steps` and, if held-out cells need more, three
+        sevenths as many on all cells; all of `training.steps` for method "tae-paper".
     max_seconds : float or None
         Time budget of a fit.
     architecture : Architecture, ConvArchitecture or None
         Sizes of the networks, in place of `network`; None: chosen from the data (the paper's for `tae-paper`).
     training : TrainingConfig or None
-        Batch size, learning rate and the like; None: the defaults of `unfade.TrainingConfig`, changed to suit the data
-        (method "tae" has up to twice the steps with more than 64 numbers a sample).
+        Batch size, learning rate and similar; None: the defaults of `unfade.TrainingConfig`, adapted to the data (method
+        "tae" has up to twice the steps with more than 64 numbers per sample).
     settings : dict or None
-        Settings of the method itself, such as ``{"weights": 20}`` or ``{"lam": 2, "C": 10}``.
+        Settings of the method, such as ``{"weights": 20}`` or ``{"lam": 2, "C": 10}``.
     device : str
-        "auto" takes a GPU where there is one.
+        "auto" uses a GPU if there is one.
     random_state : int, RandomState or None
-        The same number gives the same fit and the same draws.
+        Equal integers give equal fits and equal draws.
     verbose : int
-        0: silent; 1: progress, as a bar in terminals and notebooks, elsewhere as a line every half minute; 2: then also
-        what each stage took, and how its step was run (eager, compiled, captured) and why.
-
-    Attributes
-    ----------
-    noise_ : float, ndarray or None
-        Noise level in the units of the data: one number where all columns share it, else one a column;
-        None where it was inferred for each sample. Where it grows with the value, the level at the mean of the data.
-    noise_law_ : (float, float) or None
-        a and b of sd = a + b x^2, where noise is "learn-by-value".
-    model_ : FittedModel
-        What the fit found; the other attributes are read from it.
-    plan_ : Plan
-        What was decided before training. Print it.
-    posterior_ : Ensemble
-    encoder_ : FeatureEncoder
-    histories_ : tuple of History, one per stage
-    calibration_scale_ : Tensor or None
-        Calibration scale of each feature, (features,).
-    support_gaps_ : tuple of SupportGap
-        Missing cells outside the support of the observed ones, which no held-out cell can judge.
-    held_out_ : HeldOut or None
-        Observed cells that training held out, and draws of what would be observed there; None where it held out none.
+        0: silent; 1: progress, as a bar in terminals and notebooks, elsewhere as a line every half minute; 2: also the time
+        of each stage, and how its step was run (eager, compiled, captured) and why.
 
     Examples
     --------
@@ -134,8 +107,6 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> rec = Recoverer(max_steps=300, random_state=0, verbose=0).fit(Y)
     >>> rec.sample(Y, n_draws=5)
     Draws(5 completed data sets of 200 x 3)
-    >>> bool(np.isfinite(rec.transform(Y)).all())
-    True
     """
 
     @takes_old_names
@@ -183,11 +154,18 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, tensor or frame of shape (samples, *event), NaN = missing
+        X : array, tensor or frame, (samples, *event); NaN is missing
         y : ignored
-        on_step : called with the progress in place of the progress bar; True ends a stage, an exception the fit
-        checkpoint : where to keep what training has reached, and to go on from if it was stopped
-        then_draw : within `max_seconds` leave time for `transform` and for so many draws of X
+        on_step : callable or None
+            Called with the progress, in place of the bar; returning True ends a stage, raising an exception the fit.
+        checkpoint : Checkpoint or None
+            Where to save the state of training, and to resume from if it was stopped.
+        then_draw : int or None
+            Leave time within `max_seconds` for `transform` and for this many draws of X.
+
+        Returns
+        -------
+        Recoverer
         """
         parameters = self.parameters()
         data = read_to_fit(parameters, X)
@@ -197,12 +175,30 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def plan(self, X: Any) -> Plan:
-        """Decide what `fit` would train, and train nothing. Print it."""
+        """Decide what `fit` would train, without training; print the result.
+
+        Parameters
+        ----------
+        X : array, tensor or frame, (samples, *event)
+
+        Returns
+        -------
+        Plan
+        """
         parameters = self.parameters()
         return plan_for(parameters, read_to_fit(parameters, X))
 
     def transform(self, X: Any) -> Any:
-        """Give the clean data as `fill` says, by default the posterior mean, in the kind of container that X is."""
+        """Fill and clean data as `fill` says, by default by the posterior mean.
+
+        Parameters
+        ----------
+        X : array, tensor or frame, (samples, *event)
+
+        Returns
+        -------
+        array, tensor or frame, (samples, *event)
+        """
         data = self._read(X)
         return self.model_.transform(data)
 
@@ -219,58 +215,133 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ) -> Draws:
         """Draw clean data.
 
-        The draws of a row depend on `seed` (by default the fit's) and on its position, or on its number in
-        `row_ids`; not on the batch it comes in, nor on how many draws are asked for.
+        The draws of a row depend on `seed` and on its position, or on its number in `row_ids`; not on the batch, nor on
+        how many draws are made.
 
         Parameters
         ----------
-        X : data of the kind of the fit's
-        n_draws : how many completed data sets
-        n_candidates : in place of the estimator's
-        seed, row_ids : on which random numbers depend
-        out : an array or memory map of shape (n_draws, *X.shape) to write the draws into
+        X : array, tensor or frame, (samples, *event)
+        n_draws : int
+        n_candidates : int, "auto" or None
+            Proposals per draw; None: those of the estimator.
+        seed : int, or None for that of the fit
+        row_ids : sequence of int or None, (samples,)
+        out : ndarray, (n_draws, *X.shape), or None
+            An array or memory map to write the draws into.
+
+        Returns
+        -------
+        Draws
         """
         data = self._read(X)
         return self.model_.sample(data, n_draws, n_candidates=n_candidates, seed=seed, row_ids=row_ids, out=out)
 
     def diagnose(self, X: Any) -> checks.Diagnosis:
-        """Judge how far to trust what comes back, without the truth. X: the data of the fit. Print it."""
+        """Judge without the truth how far to trust a recovery; print the result.
+
+        Parameters
+        ----------
+        X : the data of the fit
+
+        Returns
+        -------
+        Diagnosis
+        """
         check_is_fitted(self)
         return checks.diagnose(self.model_, X)
 
     def report(self, path: str | os.PathLike[str], X: Any, draws: Draws | None = None) -> None:
-        """Write a page that says how far to trust what comes back: one HTML file that needs no network."""
+        """Write the diagnosis with pictures as one HTML file that needs no network.
+
+        Parameters
+        ----------
+        path : path
+        X : the data of the fit
+        draws : Draws of X, or None
+        """
         check_is_fitted(self)
         report.write_report(self.model_, X, path, draws)
 
     def compare(self, X: Any, n_draws: int = 50) -> predictions.Comparison:
-        """Compare with simple methods on observed cells that none has seen; fits once more. Print it."""
+        """Fit again with some observed cells hidden, and compare their prediction with simple methods; print the result.
+
+        Parameters
+        ----------
+        X : array, tensor or frame, (samples, *event)
+        n_draws : int
+
+        Returns
+        -------
+        Comparison
+        """
         seed = self._fitted.seed if hasattr(self, "_fitted") else 0
         return predictions.compare(self.parameters(), X, n_draws=n_draws, seed=seed)
 
     def outliers(self, X: Any, most: int = 20) -> list[predictions.Outlier]:
-        """List observed cells that are hard to believe given the rest of their rows, most surprising first."""
+        """List the observed cells that the rest of their row predicts worst, the most distant first.
+
+        Parameters
+        ----------
+        X : array, tensor or frame, (samples, *event)
+        most : int
+
+        Returns
+        -------
+        list of Outlier
+        """
         check_is_fitted(self)
         return predictions.outliers(self.model_, X, most, seed=self.seed_)
 
     def noise_report(self, X: Any) -> list[predictions.ColumnNoise]:
-        """Give for each column of numbers its noise level, an interval, and whether the data can tell it. Print each."""
+        """Estimate the noise level of each column of numbers, with an interval, and whether the data identify it.
+
+        Parameters
+        ----------
+        X : array, tensor or frame, (samples, *event)
+
+        Returns
+        -------
+        list of ColumnNoise
+        """
         check_is_fitted(self)
         return predictions.noise_report(self.model_, X, seed=self.seed_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model as one file (safetensors and JSON), whole or not at all."""
+        """Write the fitted model as one file (safetensors and JSON), whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+        """
         check_is_fitted(self)
         save_model(self.model_, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Recoverer":
-        """Read a model that `save` wrote. Executes nothing; draws equal those before saving, bit for bit."""
+        """Read a model that `save` wrote; draws equal those before saving, bit for bit. Nothing in the file is executed.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        Recoverer
+        """
         return cls.of(load_model(path))
 
     @classmethod
     def of(cls, model: FittedModel) -> "Recoverer":
-        """Give the estimator of a fitted model."""
+        """Make an estimator from a fitted model.
+
+        Parameters
+        ----------
+        model : FittedModel
+
+        Returns
+        -------
+        Recoverer
+        """
         rec = cls(**{field.name: getattr(model.parameters, field.name) for field in fields(Parameters)})
         rec._fitted, rec.n_features_in_ = model, model.encoder.event_shape[0]
         if model.feature_names:
@@ -278,19 +349,24 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return rec
 
     def parameters(self) -> Parameters:
-        """Give the parameters, checked."""
+        """Check the parameters.
+
+        Returns
+        -------
+        Parameters
+        """
         parameters = Parameters(**present_values(self.get_params(deep=False)))
         parameters.check()
         return parameters
 
     @property
     def model_(self) -> FittedModel:
-        """What the fit found, with the parameters that bear on draws as they are now."""
+        """Fitted model, with the current values of the parameters that affect draws."""
         options = {name: getattr(self, name) for name in ("fill", "n_candidates", "detection_limits", "device", "verbose")}
         return self._fitted.with_options(**options)
 
     def _read(self, X: Any) -> Dataset:
-        """Read data as those of the fit were, with scikit-learn's own check of arrays."""
+        """Read data like those of the fit, with scikit-learn's own check of arrays."""
         check_is_fitted(self)
         model = self.model_
         if model.columns is None or not hasattr(X, "columns"):
@@ -298,7 +374,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return model.read(X)
 
     def _record(self, data: Dataset, reset: bool) -> None:
-        """Keep, or check, the number and names of columns as scikit-learn does."""
+        """Record, or check, the number and names of columns as scikit-learn does."""
         try:
             seen = data.obs.values.numpy() if data.container.names is None else data.container.template
             validate_data(self, seen, reset=reset, skip_check_array=True)
@@ -306,7 +382,7 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InvalidData(f"{str(error).strip()} Give the columns that the model was fitted on.") from None
 
     def set_params(self, **params: Any) -> "Recoverer":
-        """Set parameters, as scikit-learn does."""
+        """Set parameters, as scikit-learn does; former names work with a FutureWarning."""
         return super().set_params(**{renamed(PARAMETERS, name, "parameter"): value for name, value in params.items()})
 
     def __getattr__(self, name: str) -> Any:
@@ -322,63 +398,3 @@ class Recoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")
-
-    @property
-    def noise_(self) -> Any:
-        """See the class."""
-        return self.model_.noise
-
-    @property
-    def noise_law_(self) -> tuple[float, float] | None:
-        """See the class."""
-        return self.model_.noise_law
-
-    @property
-    def seed_(self) -> int:
-        """See the class."""
-        return self.model_.seed
-
-    @property
-    def columns_(self) -> tuple[Column, ...] | None:
-        """See the class."""
-        return self.model_.columns
-
-    @property
-    def encoder_(self) -> FeatureEncoder:
-        """See the class."""
-        return self.model_.encoder
-
-    @property
-    def posterior_(self) -> Ensemble | None:
-        """See the class."""
-        return self.model_.posterior
-
-    @property
-    def architecture_(self) -> AnyArchitecture:
-        """See the class."""
-        return self.model_.architecture
-
-    @property
-    def histories_(self) -> tuple[History, ...]:
-        """See the class."""
-        return self.model_.histories
-
-    @property
-    def interrupted_(self) -> bool:
-        """See the class."""
-        return self.model_.interrupted
-
-    @property
-    def calibration_scale_(self) -> Tensor | None:
-        """See the class."""
-        return self.model_.calibration
-
-    @property
-    def held_out_(self) -> HeldOut | None:
-        """See the class."""
-        return self.model_.held_out
-
-    @property
-    def support_gaps_(self) -> tuple[SupportGap, ...]:
-        """See the class."""
-        return self.model_.support_gaps
