@@ -1,1 +1,1 @@
-"""How far to trust a recovery: checks with and without the truth, baselines, outliers, the report."""
+"""Diagnostics: checks with and without the truth, baselines, outliers, the report."""

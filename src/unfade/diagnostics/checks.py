@@ -1,4 +1,4 @@
-"""How far to trust a recovery, without the truth: verdicts in words, each with the number behind it."""
+"""Checks of a recovery without the truth: verdicts in words, each with its number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +41,20 @@ LARGEST = 4096  # pixels of an image of which a page shows many
 
 @dataclass(frozen=True)
 class Verdict:
-    """One thing that was checked. level: "green", "amber" or "red"; number: what it depends on; todo: what helps."""
+    """The result of one check.
+
+    Parameters
+    ----------
+    what : str
+        Name of the check.
+    level : {"green", "amber", "red"}
+    says : str
+        The finding, in words.
+    number : float
+        The statistic that the level depends on.
+    todo : str
+        What to do.
+    """
 
     what: str
     level: str
@@ -55,7 +68,19 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What can be said without the truth, most worrying first."""
+    """Results of all checks, the most serious first.
+
+    Parameters
+    ----------
+    verdicts : tuple of Verdict
+    cells : HeldOut
+        Observed cells that were hidden and predicted.
+    columns : tuple of ColumnCheck
+    simple : Comparison
+        Scores of simple methods.
+    links : tuple of MissingLink
+    noise : tuple of ColumnNoise
+    """
 
     verdicts: tuple[Verdict, ...]
     cells: HeldOut
@@ -66,7 +91,7 @@ class Diagnosis:
 
     @property
     def level(self) -> str:
-        """The worst of all."""
+        """Level of the most serious verdict."""
         return max((verdict.level for verdict in self.verdicts), key=("green", "amber", "red").index)
 
     def __str__(self) -> str:
@@ -74,10 +99,20 @@ class Diagnosis:
 
 
 def diagnose(model: FittedModel, X: Any) -> Diagnosis:
-    """Judge a fitted model by the data it was fitted on.
+    """Judge a fitted model without the truth, by the data it was fitted on.
 
-    Uses the observed cells that training held out; if it held out none (a fixed number of steps, a model from a
-    file), another is fitted to the data with a tenth of the cells hidden.
+    It uses the observed cells that training held out; if it held out none (a fixed number of steps, a model from a
+    file), another model is fitted with a tenth of the cells hidden.
+
+    Parameters
+    ----------
+    model : FittedModel
+    X : array, tensor or frame, (samples, *event)
+        The data of the fit.
+
+    Returns
+    -------
+    Diagnosis
     """
     obs = model.read(X).obs
     few = max(1, min(1000, AT_ONCE // obs.event_shape.numel()))
@@ -113,12 +148,12 @@ def diagnose(model: FittedModel, X: Any) -> Diagnosis:
 
 
 def large_images(model: FittedModel) -> bool:
-    """Whether samples have so many pixels that a few of them fill a page."""
+    """Check whether samples have so many pixels that a few of them fill a page."""
     return len(model.encoder.event_shape) > 1 and len(model.encoder.modelled) > LARGEST
 
 
 def _diagnose_images(model: FittedModel, X: Any, entered: Observations) -> Diagnosis:
-    """All pixels that were held out together, beside what the pixels around them say."""
+    """Judge a model of images by all held-out pixels together, compared with interpolation."""
     cells = model.held_out
     if cells is None and large_images(model):
         raise InvalidData(
@@ -143,6 +178,7 @@ def _diagnose_images(model: FittedModel, X: Any, entered: Observations) -> Diagn
 
 
 def _collapse(cells: HeldOut, noise: Any) -> Verdict:
+    """Check whether draws have collapsed, or are narrow."""
     numbers = cells.numbers()
     if not len(numbers):
         return Verdict("spread of draws", "green", "there are no numbers to judge it by.", float("nan"))
@@ -161,6 +197,7 @@ def _collapse(cells: HeldOut, noise: Any) -> Verdict:
 
 
 def _calibration(cells: HeldOut, level: float = 0.9) -> Verdict:
+    """Check the coverage of intervals over all held-out cells of numbers."""
     numbers = cells.numbers()
     if not len(numbers):
         return Verdict("90 % intervals", "green", "there are no numbers to judge them by.", float("nan"))
@@ -180,6 +217,7 @@ def _calibration(cells: HeldOut, level: float = 0.9) -> Verdict:
 
 
 def _by_column(checks: Sequence[ColumnCheck]) -> Verdict:
+    """Check the coverage of intervals of each column."""
     columns = [column for column in checks if column.cells >= LEAST]
     off = [column for column in columns if column.finding != "within tolerance"]
     if not columns:
@@ -195,6 +233,7 @@ def _by_column(checks: Sequence[ColumnCheck]) -> Verdict:
 
 
 def _against_simple(simple: Comparison) -> Verdict:
+    """Compare CRPS with the best simple method."""
     (_, score), *others = simple.scores.items()
     name, best = min(others, key=lambda pair: pair[1])
     gain = 1 - score / best if best > 0 else 0.0
@@ -209,7 +248,7 @@ def _against_simple(simple: Comparison) -> Verdict:
 
 
 def _convergence(histories: Sequence[History], max_steps: int | None = None) -> Verdict:
-    """By the longest stage."""
+    """Check whether training converged, by its longest stage."""
     stages = sorted((history for history in histories if history.steps), key=lambda history: -history.steps[-1])
     if not stages:
         return Verdict("training", "green", "there was nothing to train.", float("nan"))
@@ -235,7 +274,7 @@ def _convergence(histories: Sequence[History], max_steps: int | None = None) -> 
 
 
 def _late_rise(values: Sequence[float]) -> float:
-    """The share of the rise of a curve, from its first tenth on, that came in its last fifth."""
+    """Compute the share of the rise of a curve, after its first tenth, that its last fifth makes."""
     v = np.asarray(values, dtype=float)
     if len(v) < 10:
         return 0.0
@@ -244,6 +283,7 @@ def _late_rise(values: Sequence[float]) -> float:
 
 
 def _missingness(links: Sequence[MissingLink]) -> Verdict:
+    """Check whether missingness depends on observed columns."""
     if not links:
         says = "whether a cell is missing has nothing to do with the columns that were seen, as far as can be told."
         return Verdict("why cells are missing", "green", says, 0.0)
@@ -259,6 +299,7 @@ def _missingness(links: Sequence[MissingLink]) -> Verdict:
 
 
 def _enough(cells: HeldOut) -> Verdict:
+    """Check the number of held-out cells."""
     count = len(cells)
     says = f"what is said here rests on {count} held-out cells."
     if count < 200:
@@ -267,7 +308,7 @@ def _enough(cells: HeldOut) -> Verdict:
 
 
 def _support(model: FittedModel) -> list[Verdict]:
-    """Missing cells where nothing like them was observed."""
+    """Check for missing cells outside the support of the observed ones."""
     gaps = model.support_gaps
     if not gaps:
         return []
@@ -278,10 +319,12 @@ def _support(model: FittedModel) -> list[Verdict]:
 
 
 def _noisy(model: FittedModel) -> bool:
+    """Check whether any column has noise."""
     return model.noise is not None and bool(np.any(np.asarray(model.noise) > 0))
 
 
 def _noise(noise: Sequence[ColumnNoise], stated: bool) -> list[Verdict]:
+    """Check whether the noise of each column can be identified."""
     if not noise or stated:
         return []
     lost = [str(column.column) for column in noise if not column.told]
@@ -297,7 +340,7 @@ def _noise(noise: Sequence[ColumnNoise], stated: bool) -> list[Verdict]:
 
 
 def _latents(posterior: Ensemble | None, entered: Observations) -> list[Verdict]:
-    """How many latent variables carry something about the sample; networks only."""
+    """Count the latent variables that depend on the sample; networks only."""
     if posterior is None or posterior.each[0].decoder_sees:  # a decoder that sees y may do without
         return []
     with torch.no_grad():
@@ -312,7 +355,7 @@ def _latents(posterior: Ensemble | None, entered: Observations) -> list[Verdict]
 
 
 def _localisation(histories: Sequence[History], target: float) -> list[Verdict]:
-    """How far the paper's localisation term stands from its target."""
+    """Compare the paper's localisation term with its target."""
     terms = [np.subtract(history.terms["R"], history.terms["Q"]) for history in histories if "R" in history.terms]
     if not terms or not len(terms[-1]):
         return []

@@ -1,4 +1,4 @@
-"""Coverage and width of draws of held-out cells: per column, and whether draws have collapsed."""
+"""Coverage and width of draws of held-out cells: per column, and the collapse alarm."""
 
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -16,9 +16,18 @@ _CHANCE = 0.05  # of a false alarm among all columns
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """Held-out cells of a column: how many, the share within their 90 % intervals, and what chance explains.
+    """Coverage of the 90 % intervals of a column's held-out cells, with the band that chance allows.
 
-    Of columns that have fewer than 20 such cells, coverage and CRPS are NaN.
+    Parameters
+    ----------
+    column : str
+    cells : int
+        Number of held-out cells; below 20, coverage and CRPS are NaN.
+    coverage : float
+    low, high : float
+        Band of coverage.
+    crps : float
+        In standard deviations of the column.
     """
 
     column: str
@@ -30,7 +39,7 @@ class ColumnCheck:
 
     @property
     def finding(self) -> str:
-        """In a word or two."""
+        """Finding, in words."""
         if self.cells < LEAST:
             return "too few cells to judge"
         if self.coverage < self.low:
@@ -39,7 +48,19 @@ class ColumnCheck:
 
 
 def check_columns(cells: HeldOut, level: float = 0.9) -> tuple[ColumnCheck, ...]:
-    """Coverage of each column of numbers that has missing or held-out cells, with bands for one table in twenty."""
+    """Check the coverage of each column of numbers with missing or held-out cells.
+
+    The bands are left by chance in one of twenty tables.
+
+    Parameters
+    ----------
+    cells : HeldOut
+    level : float
+
+    Returns
+    -------
+    tuple of ColumnCheck
+    """
     inside, scores, found = cells.covered(level), cells.scores(), []
     named = cells.discrete()
     count = np.bincount(cells.columns, minlength=cells.seen.shape[1])
@@ -59,17 +80,37 @@ def check_columns(cells: HeldOut, level: float = 0.9) -> tuple[ColumnCheck, ...]
 
 
 def spread(cells: HeldOut) -> float:
-    """How wide draws are for how far off they are: 1 where they are right, less where they are too narrow.
+    """Compute the width of draws relative to their errors: 1 if right, less if too narrow.
 
-    The mean, over the central 50 % and 90 %, of the share that is covered over the share that is due. Draws at half
-    their spread have 0.59; draws from one of two equal modes 0.5; single guesses 0.
+    It is the mean of coverage over nominal coverage for central 50 % and 90 % intervals. Draws of half the right width
+    have 0.59, draws from one of two equal modes 0.5, copies of one value 0.
+
+    Parameters
+    ----------
+    cells : HeldOut
+
+    Returns
+    -------
+    float
     """
     return float(np.mean([cells.covered(level).mean() / cells.due(level) for level in (0.5, 0.9)]))
 
 
 def spread_beneath_noise(cells: HeldOut, noise: Any, seed: int = 0) -> tuple[float, float]:
-    """The same for the clean values beneath the noise, which hides how narrow draws are: the ratio of their sd to the
-    error that noise does not explain; and the most that chance allows it to be (rows drawn again, 97.5 %).
+    """Compute the width of draws of clean values relative to the error that noise does not explain.
+
+    Noise hides that draws are narrow. Returns the ratio of sd and error, and its 97.5 % quantile over resampled rows.
+
+    Parameters
+    ----------
+    cells : HeldOut
+    noise : float or array, (columns,)
+        Standard deviation.
+    seed : int
+
+    Returns
+    -------
+    ratio, upper : float
     """
     levels = np.broadcast_to(np.ravel(noise), cells.seen.shape[1:])[cells.columns] / cells.units()
     m = len(cells.draws)
@@ -84,7 +125,18 @@ def spread_beneath_noise(cells: HeldOut, noise: Any, seed: int = 0) -> tuple[flo
 
 
 def collapsed(cells: HeldOut, noise: Any = None) -> bool:
-    """Whether draws have collapsed: far too narrow for how far off they are. noise: its sd, one number or one a column."""
+    """Check whether draws have collapsed: their width is far below their errors.
+
+    Parameters
+    ----------
+    cells : HeldOut
+    noise : float or array, (columns,), or None
+        Standard deviation.
+
+    Returns
+    -------
+    bool
+    """
     numbers = cells.numbers()
     if not len(numbers):
         return False

@@ -1,4 +1,4 @@
-"""Scores against a truth that only the evaluator sees."""
+"""Scores against a truth that only the evaluator knows."""
 
 import copy
 from collections.abc import Sequence
@@ -25,10 +25,25 @@ from unfade.training.objectives import Bound, Objective
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of draws on chosen cells. Lower is better but for psnr; coverage is best at coverage_due.
+    """Scores of draws on some cells. Lower is better, but psnr; coverage is best at coverage_due, its nominal value.
 
-    rmse, mae, psnr: of the posterior mean (psnr against `peak`); crps: mean over cells; energy_score:
-    mean over rows; coverage: share of cells inside the central interval of `level`; spread: mean sd.
+    Parameters
+    ----------
+    cells : {"missing", "observed", "all"}
+    count, draws : int
+        Numbers of cells and of draws.
+    rmse, mae, psnr : float
+        Of the posterior mean.
+    crps : float
+        Mean over cells.
+    energy_score : float
+        Mean over rows.
+    level : float
+        Level of the central intervals.
+    coverage, coverage_due : float
+        Share of cells inside their intervals, and its nominal value.
+    spread : float
+        Mean standard deviation.
     """
 
     cells: str
@@ -51,9 +66,23 @@ def evaluate(
 ) -> Scores:  # fmt: skip
     """Score draws of the clean data against the truth.
 
-    draws: Draws or (draws, samples, *event); truth: (samples, *event); observed: which entries were seen
-    (True = seen), or the observations themselves with NaN for unseen; cells: "missing", "observed" or
-    "all"; unit: errors are measured in it (a number, or one a column).
+    Parameters
+    ----------
+    draws : Draws or array, (draws, samples, *event)
+    truth : array, tensor or frame, (samples, *event)
+    observed : bool array (True: observed), or the observations with NaN, (samples, *event)
+    cells : {"missing", "observed", "all"}
+        Cells to score.
+    level : float
+        Level of the central intervals.
+    unit : float or array, (columns,), or None
+        Unit of errors.
+    peak : float
+        Largest value of the data, for psnr.
+
+    Returns
+    -------
+    Scores
     """
     for frame in (truth, observed):
         _check_same_columns(draws, frame)
@@ -72,7 +101,7 @@ def evaluate(
 
 
 def _check_same_columns(draws: Any, frame: Any) -> None:
-    """Frames are compared by position, so their columns must stand as the draws' do."""
+    """Refuse a frame whose columns stand in another order than those of the draws."""
     names = draws.columns if isinstance(draws, Draws) else None
     given = [str(name) for name in getattr(frame, "column_names", getattr(frame, "columns", ()))]
     if names is not None and given and given != list(names):
@@ -82,6 +111,7 @@ def _check_same_columns(draws: Any, frame: Any) -> None:
 
 
 def _scores(values: Tensor, target: Tensor, chosen: Tensor, cells: str, level: float, peak: float) -> Scores:
+    """Compute all scores of flat data."""
     if not chosen.any():
         raise InvalidData(f"There are no {cells} cells to score.")
     m = len(values)
@@ -104,6 +134,7 @@ def _scores(values: Tensor, target: Tensor, chosen: Tensor, cells: str, level: f
 
 
 def _seen(observed: Any, target: Tensor, columns: Any) -> Tensor:
+    """Convert a mask, or observations with NaN, to a mask of the truth's shape."""
     if observed is None:
         raise InvalidData("Say which entries were observed: a mask (True = seen), or the observations with NaN.")
     plain = np.asarray(observed)
@@ -122,7 +153,7 @@ def _seen(observed: Any, target: Tensor, columns: Any) -> Tensor:
 class ReconstructionELBO(Objective):
     """log q(x|y) >= E_q'(z|x,y) log q(x|z,y) - KL(q'(z|x,y) || q(z|y)): the paper's ELBO of the truth.
 
-    The samples it is given hold the clean truth beside y: values (samples, 2, entries), truth first.
+    Its samples hold the clean truth next to y: values (samples, 2, entries), truth first.
     """
 
     def __init__(self, inference: Conditional):
@@ -130,7 +161,7 @@ class ReconstructionELBO(Objective):
         self.inference = inference
 
     def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
-        """A bound on log q(x|y) at the truth x."""
+        """Compute a bound on log q(x|y) at the truth x."""
         x, y = obs.values[:, 0], obs[:, 1]
         q_new, q = self.inference(x, y.values, y.observed.to(x.dtype)), posterior.latent(y)
         z = reparametrise(q_new, normals(*q_new.base_dist.loc.shape))
@@ -140,7 +171,12 @@ class ReconstructionELBO(Objective):
 
 @dataclass(frozen=True)
 class TruthELBO:
-    """ELBO of the truth with what it depends on: the smallest variance the decoder may give."""
+    """ELBO of the truth, with the smallest variance that the decoder may give, on which it depends.
+
+    Parameters
+    ----------
+    elbo, standard_error, variance_floor : float
+    """
 
     elbo: float
     standard_error: float
@@ -156,10 +192,27 @@ def reconstruction_elbo(
     scored: slice | None = None,
     seed: int = 0,
 ) -> TruthELBO:
-    """The paper's ELBO of the clean truth: a fresh q'(z|x,y) trained on it, the posterior fixed.
+    """Compute the paper's ELBO of the clean truth: q'(z|x,y) is trained on it, the posterior is fixed.
 
-    obs and clean are in model space and on one device; q' is trained on all rows, `scored` (all by
-    default) are averaged. Plain q(x|y), before any resampling.
+    It is a bound for q(x|y) before any resampling.
+
+    Parameters
+    ----------
+    posterior : PosteriorLVM
+    obs : Observations, (samples, entries)
+        In model space, on the device of `clean`.
+    clean : Tensor, (samples, entries)
+    architecture : Architecture
+        Sizes of q'.
+    config : TrainingConfig
+        Training of q', on all rows.
+    scored : slice or None
+        Rows to average; None: all.
+    seed : int
+
+    Returns
+    -------
+    TruthELBO
     """
     return reconstruction_elbos([posterior], [obs], [clean], architecture, config, scored, seed)[0]
 
@@ -173,7 +226,17 @@ def reconstruction_elbos(
     scored: slice | None = None,
     seed: int = 0,
 ) -> list[TruthELBO]:
-    """`reconstruction_elbo` for posteriors of one shape, their inference networks trained side by side."""
+    """Compute `reconstruction_elbo` for posteriors of one shape, with their inference networks trained together.
+
+    Parameters
+    ----------
+    posteriors, obs, clean : sequences of equal length
+    architecture, config, scored, seed : as in `reconstruction_elbo`
+
+    Returns
+    -------
+    list of TruthELBO
+    """
     runs = []
     for posterior, seen, truth in zip(posteriors, obs, clean, strict=True):
         with scoped_seed(seed):
@@ -188,6 +251,7 @@ def reconstruction_elbos(
 
 @torch.no_grad()
 def _truth_elbo(run: Run, scored: slice | None, floor: float) -> TruthELBO:
+    """Average the trained bound over rows, ten times each."""
     rows = run.obs[scored or slice(None)]
     normals = generator_normals(torch.Generator(rows.values.device).manual_seed(run.seed))
     parts = [

@@ -1,4 +1,4 @@
-"""Pictures of images: as they came, their mean, draws and standard deviation, side by side."""
+"""Pictures of images: given, mean, draws and standard deviation, side by side."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,18 @@ MISSING = "#56B4E9"  # the colour of pixels that were not measured
 def write_gallery(
     model: FittedModel, frames: np.ndarray, path: Path, draws: int = 20, seed: int = 0, row_ids: list[int] | None = None
 ) -> None:
-    """Recover some frames (frames, height, width[, channels]), NaN = missing, and write the picture of it."""
+    """Recover some images, and write a picture of them with mean, draws and standard deviation.
+
+    Parameters
+    ----------
+    model : FittedModel
+    frames : ndarray, (images, height, width[, channels])
+        NaN: missing.
+    path : Path
+    draws, seed : int
+    row_ids : list of int or None, (images,)
+        Numbers on which draws depend; None: 0, 1, ...
+    """
     from matplotlib.figure import Figure
 
     from unfade.storage import whole_or_nothing
@@ -26,12 +37,12 @@ def write_gallery(
 
 
 def shape_of(frames: np.ndarray) -> float:
-    """Height of a panel over its width, within what can be looked at."""
+    """Return height over width of a panel, between 0.3 and 3."""
     return float(np.clip(frames.shape[1] / frames.shape[2], 0.3, 3))
 
 
 def draw_gallery(figure: Any, given: np.ndarray, drawn: np.ndarray) -> None:
-    """One line of panels for each of `given`, (frames, height, width[, channels]); drawn: (draws, *given.shape)."""
+    """Draw a line of panels for each of `given`, (images, height, width[, channels]); drawn: (draws, *given.shape)."""
     colour = given.ndim == 4 and given.shape[-1] == 3
     if given.ndim == 4 and not colour:
         given, drawn = given[..., 0], drawn[..., 0]
@@ -59,6 +70,7 @@ def draw_gallery(figure: Any, given: np.ndarray, drawn: np.ndarray) -> None:
 
 
 def _blue() -> np.ndarray:
+    """Return the colour of missing pixels as RGB."""
     from matplotlib.colors import to_rgb
 
     return np.array(to_rgb(MISSING))

@@ -1,4 +1,4 @@
-"""Why cells are missing: columns whose cells go missing more often where another column is high, low or one value."""
+"""Missingness: columns whose cells are missing more often where another column is high, low or of one category."""
 
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -13,9 +13,17 @@ from unfade.inference.held_out import HeldOut
 
 @dataclass(frozen=True)
 class MissingLink:
-    """Cells of `column` go missing more often where `other` is high (shift > 0) or low; shift: in sds of `other`.
+    """Dependence of the missingness of `column` on the value of `other`.
 
-    value: where `other` is a category, the one at which they do; shift is in sds of whether it is that.
+    Parameters
+    ----------
+    column, other : str
+    shift : float
+        Difference of the mean of `other`, in its sds, between rows with `column` missing and observed.
+    z : float
+        Welch's statistic.
+    value : object
+        If `other` is a category, the one at which cells are missing more often; `shift` is in sds of its indicator.
     """
 
     column: str
@@ -26,15 +34,23 @@ class MissingLink:
 
     @property
     def where(self) -> str:
-        """Where cells go missing more often, in words."""
+        """Where cells are missing more often, in words."""
         said = ("high" if self.shift > 0 else "low") if self.value is None else repr(self.value)
         return f"{self.other!r} is {said}"
 
 
 def missing_links(cells: HeldOut) -> tuple[MissingLink, ...]:
-    """Which columns' cells go missing more often where another column is high or low, beyond chance at one in a hundred.
+    """Find columns whose missingness depends on another column, beyond chance at one in a hundred.
 
-    Compares the means of the other column where this one is seen and where it is missing (Welch's statistic).
+    It compares the means of the other column over rows with this one observed and missing (Welch's statistic).
+
+    Parameters
+    ----------
+    cells : HeldOut
+
+    Returns
+    -------
+    tuple of MissingLink
     """
     table, found = cells.seen.copy(), []
     table[cells.rows, cells.columns] = cells.values  # those were observed
@@ -66,7 +82,7 @@ def missing_links(cells: HeldOut) -> tuple[MissingLink, ...]:
 
 
 def _levels(cells: HeldOut, table: np.ndarray) -> list[tuple[int, np.ndarray, Any]]:
-    """Of columns of up to twenty categories or truth values: their number, where they are one value, and that value."""
+    """Make indicators of columns of up to twenty categories or booleans: number of the column, indicator, value."""
     found = []
     for k in np.nonzero(cells.discrete())[0].tolist():
         column, known = cells.kinds[k], ~np.isnan(table[:, k])  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""What can be said without the truth: observed cells are hidden, predicted and compared with what they were."""
+"""Predictive checks without the truth: observed cells are hidden, predicted and compared with their values."""
 
 import datetime
 from collections.abc import Callable, Sequence
@@ -31,10 +31,10 @@ from unfade.training.objectives import hide_holes
 def held_out(
     parameters: Parameters, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0, model: FittedModel | None = None
 ) -> HeldOut:
-    """Hide a share of the observed cells, fit on the rest (unless a model is given), and predict what was hidden.
+    """Hide a share of the observed cells, fit on the rest (unless a model is given), and predict the hidden ones.
 
-    At least one cell of every row that has any stays; of images, holes like those of other images are hidden. A model that
-    was trained on the very cells that it predicts is flattered.
+    At least one observed cell of every row is kept; of images, holes like those of other images are hidden. Predictions
+    by a model that was trained on these cells are too optimistic.
     """
     kinds = parameters.kinds, parameters.missing
     data, container = open_container(X, None if model is None else model.columns, *kinds)
@@ -57,7 +57,7 @@ def _hidden_cells(table: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 
 def _hidden_holes(table: np.ndarray, event_shape: Sequence[int], seed: int) -> np.ndarray:
-    """What training would hold out of images."""
+    """Choose the pixels that training would hold out of images."""
     hidden = np.zeros(table.shape, dtype=bool)
     split = hold_out_as(hide_holes(image_of(event_shape)))(as_observations(table), seed, GaussianNoise())
     if split is not None:
@@ -68,7 +68,7 @@ def _hidden_holes(table: np.ndarray, event_shape: Sequence[int], seed: int) -> n
 def _predict(
     model: FittedModel, container: Container, table: np.ndarray, hidden: np.ndarray, shown: Any, n_draws: int, seed: int
 ) -> HeldOut:
-    """Draws of what would be observed in hidden cells; shown: the data without them."""
+    """Draw the observable values of hidden cells; shown: the data without them."""
     rows, columns = np.nonzero(hidden)
     draws = model.sample(shown, n_draws, seed=seed).values.reshape(n_draws, *table.shape)[:, rows, columns]
     noise: Any = noise_by_column(model, container.columns, table.shape[1:])[columns]
@@ -79,7 +79,7 @@ def _predict(
 
 
 def predicted_cells(model: FittedModel, X: Any, n_draws: int = 50, folds: int = 10, seed: int = 0) -> HeldOut:
-    """Every observed cell predicted from the rest of its row by a fitted recoverer, a tenth of them hidden at a time."""
+    """Predict every observed cell from the rest of its row, with one of `folds` parts of the cells hidden at a time."""
     parts = [_hidden_fold(model, X, n_draws, fold, folds, seed) for fold in range(folds)]
     kept = [part for part in parts if part is not None]
     if not kept:
@@ -108,10 +108,18 @@ def _hidden_fold(model: FittedModel, X: Any, n_draws: int, fold: int, folds: int
 
 @dataclass(frozen=True)
 class Outlier:
-    """An observed cell that the rest of its row does not lead one to expect.
+    """An observed value that the rest of its row does not predict.
 
-    expected: median of what is drawn there, or the likeliest category; low, high: the central 90 %, None for categories
-    without order; distance: from the mean in standard deviations; for categories minus the logarithm of its probability.
+    Parameters
+    ----------
+    row : int
+    column, value : object
+    expected : object
+        Median of the draws; of a category the most frequent value.
+    low, high : object
+        Central 90 % of the draws; None for categories without order.
+    distance : float
+        From the mean in standard deviations; for categories minus the logarithm of the value's probability.
     """
 
     row: int
@@ -124,7 +132,20 @@ class Outlier:
 
 
 def outliers(model: FittedModel, X: Any, most: int = 20, n_draws: int = 100, seed: int = 0) -> list[Outlier]:
-    """The observed cells that are hardest to believe, most surprising first: likely errors of entry or measurement."""
+    """List the observed cells that the rest of their row predicts worst: likely errors of entry or measurement.
+
+    Parameters
+    ----------
+    model : FittedModel
+    X : array, tensor or frame, (samples, *event)
+    most, n_draws, seed : int
+        Cells to list; draws per cell; seed of the draws.
+
+    Returns
+    -------
+    list of Outlier
+        The most distant first.
+    """
     cells = predicted_cells(model, X, n_draws, seed=seed)
     named = cells.discrete()[cells.columns]
     distance = np.abs(cells.values - cells.draws.mean(0)) / np.maximum(cells.draws.std(0), 1e-12)
@@ -154,9 +175,15 @@ def _shown(code: float, column: Column | None) -> Any:
 
 @dataclass(frozen=True)
 class ColumnNoise:
-    """The noise of a column: estimated sd and an interval in its units, and whether the data can tell it.
+    """Noise level of a column, with an interval.
 
-    explained: share of the column's variance that the rest of the row explains, noise included in what it does not.
+    Parameters
+    ----------
+    column : object
+    sd, low, high : float
+        Estimate and interval, in the column's units.
+    explained : float
+        Share of the column's variance that the rest of the row explains.
     """
 
     column: Any
@@ -167,7 +194,7 @@ class ColumnNoise:
 
     @property
     def told(self) -> bool:
-        """Whether the level means anything: the rest of the row must explain half of the column."""
+        """Whether the data identify the level: the rest of the row must explain half of the column."""
         return self.explained >= TOLD
 
     def __str__(self) -> str:
@@ -178,16 +205,25 @@ class ColumnNoise:
 
 
 def noise_report(model: FittedModel, X: Any, seed: int = 0) -> list[ColumnNoise]:
-    """What is known of the noise of each column of numbers.
+    """Estimate the noise level of each column of numbers, with an interval.
 
-    Noise and a spread of the column's own look alike but for what other columns say: the upper end of the interval
-    takes all that is unexplained for noise.
+    The upper end of the interval takes for noise all that other columns do not explain.
+
+    Parameters
+    ----------
+    model : FittedModel
+    X : array, tensor or frame, (samples, *event)
+    seed : int
+
+    Returns
+    -------
+    list of ColumnNoise
     """
     return column_noise(predicted_cells(model, X, seed=seed), model)
 
 
 def noise_by_column(model: FittedModel, columns: Sequence[Column] | None, shape: tuple[int, ...]) -> np.ndarray:
-    """Noise levels of the caller's columns, by name where they have any; 0 of categories and of what is not modelled."""
+    """Return the noise levels of the caller's columns; 0 for categories and columns that are not modelled."""
     levels = np.ravel(0.0 if model.noise is None else model.noise)
     if columns is None or model.columns is None:
         return np.broadcast_to(levels, shape)
@@ -197,7 +233,7 @@ def noise_by_column(model: FittedModel, columns: Sequence[Column] | None, shape:
 
 
 def column_noise(cells: HeldOut, model: FittedModel) -> list[ColumnNoise]:
-    """The same from cells that were hidden and predicted."""
+    """Estimate the noise level of each column from cells that were hidden and predicted."""
     levels = noise_by_column(model, cells.kinds, cells.seen.shape[1:])
     found = []
     for i in np.unique(cells.columns):
@@ -216,7 +252,16 @@ def column_noise(cells: HeldOut, model: FittedModel) -> list[ColumnNoise]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Mean score of each method on held-out observed cells, lower is better, and its standard error over rows."""
+    """Scores of methods on held-out observed cells; lower is better.
+
+    Parameters
+    ----------
+    scores : dict
+        Mean CRPS by method, `unfade` first.
+    errors : dict
+        Standard error over rows of the difference from the first, by method.
+    cells : int
+    """
 
     scores: dict[str, float]
     errors: dict[str, float]  # standard error of the difference to the first
@@ -238,13 +283,25 @@ class Comparison:
 
 
 def compare(parameters: Parameters, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0) -> Comparison:
-    """Compare a fit with simple methods on observed cells that none of them has seen."""
+    """Compare a fit with simple methods on observed cells that were hidden from all of them.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    X : array, tensor or frame, (samples, *event)
+    share : float
+    n_draws, seed : int
+
+    Returns
+    -------
+    Comparison
+    """
     cells, event_shape = held_out(parameters, X, share, n_draws, seed), np.shape(X)[1:]
     return compare_pixels(cells, event_shape) if is_image(event_shape) else compare_cells(cells, n_draws, seed)
 
 
 def compare_cells(cells: HeldOut, n_draws: int = 50, seed: int = 0, without: str = "") -> Comparison:
-    """The same from cells that were hidden and predicted; without: a simple method that is not to be tried."""
+    """Compare predictions of hidden cells with simple methods; without: a simple method to leave out."""
     rng = np.random.default_rng(seed)
     all_scores = {"unfade": cells.scores()}
     for name, draw in ((name, draw) for name, draw in SIMPLE.items() if name != without):
@@ -254,7 +311,7 @@ def compare_cells(cells: HeldOut, n_draws: int = 50, seed: int = 0, without: str
 
 
 def compare_pixels(cells: HeldOut, event_shape: Sequence[int]) -> Comparison:
-    """Pixels of images that were hidden and predicted, beside what is around the holes; in sds of all pixels."""
+    """Compare predictions of hidden pixels with interpolation; CRPS in sds of all pixels."""
     seen, unit = cells.seen.reshape(len(cells.seen), *event_shape), float(np.nanstd(cells.seen)) or 1.0
     truth = torch.from_numpy(cells.values)
     scores = {"unfade": crps(torch.from_numpy(cells.draws), truth).numpy() / unit}
@@ -269,7 +326,7 @@ PIXELS = {"the nearest pixel": nearest_pixel, "linear interpolation": linear_int
 
 
 def _marginals(cells: HeldOut, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Values that the column has elsewhere."""
+    """Draw from the observed values of the column."""
     drawn = np.empty((n_draws, len(cells.rows)))
     for column in np.unique(cells.columns):
         here, known = cells.columns == column, cells.seen[:, column]
@@ -279,7 +336,7 @@ def _marginals(cells: HeldOut, n_draws: int, rng: np.random.Generator) -> np.nda
 
 
 def _neighbours(cells: HeldOut, n_draws: int, rng: np.random.Generator, k: int = 10, most: int = 2000) -> np.ndarray:
-    """Values that the k nearest rows have in the column."""
+    """Draw from the values of the k nearest rows."""
     features = _features(cells)
     donors = rng.permutation(len(features))[:most]
     drawn = _marginals(cells, n_draws, rng)
@@ -295,7 +352,7 @@ def _neighbours(cells: HeldOut, n_draws: int, rng: np.random.Generator, k: int =
 
 
 def _linear(cells: HeldOut, n_draws: int, rng: np.random.Generator, most: int = 5000) -> np.ndarray:
-    """Draws of a factor analysis, given the rest of the row."""
+    """Draw from a factor analysis, given the rest of the row."""
     features, places = torch.from_numpy(_features(cells)).float(), _places(cells)
     obs = Observations(features.nan_to_num(), ~features.isnan())
     some = torch.from_numpy(rng.permutation(len(features))[:most])
@@ -323,13 +380,13 @@ SIMPLE: dict[str, Callable[[HeldOut, int, np.random.Generator], np.ndarray]] = {
 
 
 def _places(cells: HeldOut) -> list[np.ndarray]:
-    """Which features each column of the table becomes."""
+    """Find the features that each column of the table becomes."""
     counts = [len(c.categories) if c.kind == "category" else 1 for c in cells.kinds or ()] or [1] * cells.seen.shape[1]
     return np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
 
 
 def _features(cells: HeldOut) -> np.ndarray:
-    """The table for methods that know numbers only: standardised, one column for each value of a category."""
+    """Encode the table for methods that need numbers: standardised, an indicator for each value of a category."""
     places, seen = _places(cells), cells.seen
     features = np.empty((len(seen), sum(map(len, places))))
     for i, where in enumerate(places):

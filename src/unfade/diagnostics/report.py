@@ -1,4 +1,4 @@
-"""A page that says how far to trust a recovery: one HTML file, with its pictures inside, that needs no network."""
+"""The report: verdicts and pictures as one HTML file that needs no network."""
 
 import base64
 import datetime
@@ -51,7 +51,15 @@ _LEAD = {
 
 
 def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws: Draws | None = None) -> None:
-    """Write the page. X: the data of the fit; draws: of the same rows, made again where there are fewer than three."""
+    """Write the report.
+
+    Parameters
+    ----------
+    model : FittedModel
+    X : the data of the fit
+    path : path
+    draws : Draws of X; None, or fewer than three: draws of some rows are made
+    """
     found, draws = diagnose(model, X), None if draws is None or len(draws) < 3 else draws
     large = large_images(model)
     rows = np.sort(np.random.default_rng(0).permutation(len(X))[: 6 if large else _ROWS])
@@ -107,7 +115,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _figure(draw: Callable[[Any], None], size: tuple[float, float], says: str, caption: str = "") -> str:
-    """A picture inside the page; says: what it shows, for those who cannot see it."""
+    """Embed a picture; says: its description for readers who cannot see it."""
     from matplotlib.figure import Figure
 
     figure, file = Figure(figsize=size, layout="constrained"), io.BytesIO()
@@ -121,7 +129,7 @@ def _figure(draw: Callable[[Any], None], size: tuple[float, float], says: str, c
 
 
 def _label(name: Any, most: int) -> str:
-    """A name inside a picture: short, and nothing in it taken for a formula."""
+    """Shorten a name for a picture, and escape formulas."""
     return str(name)[:most].replace("$", r"\$")
 
 
@@ -205,7 +213,7 @@ def _columns_table(found: Diagnosis) -> str:
 
 
 def _distributions(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> str:
-    """Observed and imputed values of the columns with most holes."""
+    """Draw observed and imputed values of the columns with most missing cells."""
     gone = np.isnan(table)
     filled = (gone & np.isfinite(values[0])).any(0)
     order = [j for j in np.argsort(-gone.sum(0), kind="stable") if columns[j].kind != "passthrough" and filled[j]]
@@ -251,21 +259,21 @@ def _two(panel: Any, seen: np.ndarray, drawn: np.ndarray, column: Column) -> Non
 
 
 def _moment(code: float, column: Column) -> str:
-    """A date, a time of day or a duration in a picture; nothing where the column holds other things."""
+    """Write a date, time of day or duration; empty for other columns."""
     if column.kind == "date":
         return str(np.datetime64(int(code), "us").astype("datetime64[D]"))
     return str(datetime.timedelta(seconds=int(code / 1e6))) if column.kind in TEMPORAL else ""
 
 
 def _few_ticks(axis: Any, column: Column) -> None:
-    """As many ticks as there is room for, with dates and times as such."""
+    """Limit the ticks of an axis, and write dates and times on it."""
     axis.get_major_locator().set_params(nbins=3)
     if column.kind in TEMPORAL:
         axis.set_major_formatter(lambda code, _: _moment(code, column))
 
 
 def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> str:
-    """Pairs of columns that are most related: rows seen in both, and rows with a drawn value."""
+    """Draw the most correlated pairs of columns: rows observed in both, and rows with a drawn value."""
     numbers = [
         j
         for j, c in enumerate(columns)
@@ -366,12 +374,12 @@ def _learning(model: FittedModel) -> str:
 
 
 def _as_image(table: np.ndarray) -> tuple[int, int] | None:
-    """Height and width where samples are images; None where they are rows of a table."""
+    """Return height and width if samples are images; None for rows of a table."""
     return (table.shape[-2], table.shape[-1]) if table.ndim > 2 else None
 
 
 def _gallery(table: np.ndarray, values: np.ndarray, count: int = 6) -> str:
-    """Corrupted, mean, draws and standard deviation of some samples."""
+    """Draw some samples with mean, draws and standard deviation."""
     count = min(count, len(table))
     says = "Samples as they came (missing in blue), their mean, three draws, and the standard deviation of the draws."
     height = 1.4 * count * shape_of(table)
