@@ -1,4 +1,4 @@
-"""A local page in the browser: drop a file, watch it being filled and cleaned, take the results."""
+"""The local page in the browser: load a file, follow its recovery, download the results."""
 
 import os
 import secrets
@@ -40,9 +40,13 @@ _OPTIONS = {
 
 
 def serve(port: int | None = None, open_browser: bool = True) -> None:
-    """Serve the page on this computer alone until interrupted. Prints its address, which holds a secret key.
+    """Serve the page on this computer alone until interrupted, and print its address, which holds a secret key.
 
-    port: a free one where not given. Nothing but this computer can reach the page, and it reaches nothing else.
+    Parameters
+    ----------
+    port : int or None
+        None: a free one. Only this computer can reach the page, and it reaches nothing else.
+    open_browser : bool
     """
     try:
         from streamlit import net_util
@@ -66,7 +70,7 @@ def serve(port: int | None = None, open_browser: bool = True) -> None:
 
 
 def _usable(port: int | None) -> int:
-    """The port, if nobody has it; a free one where none is given."""
+    """Return the port if it is free; a free one if None is given."""
     if port is not None and not 1 <= port <= 65535:
         raise InvalidData(f"A port is a number from 1 to 65535, got {port}.")
     with socket.socket() as trial:
@@ -79,7 +83,7 @@ def _usable(port: int | None) -> int:
 
 
 def _announce(address: str, port: int, open_browser: bool) -> None:
-    """Tell the address once the page can be reached."""
+    """Print the address once the page can be reached."""
     for _ in range(600):
         with socket.socket() as trial:
             if trial.connect_ex((HOST, port)) == 0:

@@ -1,4 +1,4 @@
-"""Elements of the page: facts, bars, pictures, buttons that give files, the report in a closed frame, the style."""
+"""Elements of the page: facts, bars, pictures, download buttons, the report in a sandboxed frame, the style."""
 
 import html
 import re
@@ -46,19 +46,19 @@ STYLE = """
 
 
 def icon() -> Image.Image:
-    """A square that fades; Streamlit would fetch icons that it has names for from the internet."""
+    """Draw a square that fades; Streamlit would fetch named icons from the internet."""
     fading = np.linspace(0, 1, 32)[None, :, None]
     colours = (1 - fading) * np.array([47, 111, 143]) + fading * np.array([226, 234, 239])
     return Image.fromarray(np.broadcast_to(colours, (32, 32, 3)).astype(np.uint8))
 
 
 def plain(text: str) -> str:
-    """Text of the data or of a message, so that it is shown as it is: nothing in it is taken for markup."""
+    """Escape text of the data or of a message, so that no part of it is taken for markup."""
     return re.sub(r"([\\`*_{}\[\]()#+\-.!|~$<>&:])", r"\\\1", " ".join(text.split()))
 
 
 def show_facts(facts: dict[str, str]) -> None:
-    """A few numbers in a line, each with what it is."""
+    """Show numbers in a line, each with its name."""
     cells = "".join(
         f"<div><b>{html.escape(value)}</b><span>{html.escape(name)}</span></div>" for name, value in facts.items()
     )
@@ -66,7 +66,7 @@ def show_facts(facts: dict[str, str]) -> None:
 
 
 def show_bars(columns: tuple[ColumnFacts, ...], rows: int) -> None:
-    """The share that is missing, a bar a column; of many columns the emptiest."""
+    """Show the share of missing cells, a bar per column; of many columns the emptiest."""
     shown = columns
     if len(columns) > MOST_BARS:
         shown = tuple(sorted(columns, key=lambda column: -column.missing)[:MOST_BARS])
@@ -77,7 +77,7 @@ def show_bars(columns: tuple[ColumnFacts, ...], rows: int) -> None:
 
 
 def bar(column: ColumnFacts, share: float) -> str:
-    """A line of the picture: name, kind, bar, share."""
+    """Format the line of a column: name, kind, bar, share."""
     name, kind = html.escape(column.name), KINDS[column.kind].split(",")[0]
     return (
         f'<div class="name" title="{name}">{name}</div><div class="kind">{kind}</div>'
@@ -86,28 +86,28 @@ def bar(column: ColumnFacts, share: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in words, never rounded to nothing or to all of it."""
+    """Write a share in percent, never rounded to 0 % or 100 %."""
     if 0 < share < 0.01:
         return "< 1 %"
     return "> 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
 
 
 def show_pictures(pictures: list[tuple[str, np.ndarray]]) -> None:
-    """Pictures side by side, with their names."""
+    """Show pictures side by side, with their names."""
     with st.container(horizontal=True):
         for name, image in pictures:
             st.image(image, caption=name)
 
 
 def offer(what: str, path: Any, name: str, primary: bool = False) -> None:
-    """A button that gives a file, where there is one."""
+    """Show a download button, if there is a file."""
     if path is not None:
         kind: Literal["primary", "secondary"] = "primary" if primary else "secondary"
         st.download_button(what, path.read_bytes, file_name=name, on_click="ignore", type=kind, icon=":material/download:")
 
 
 def boxed(report: str) -> str:
-    """The report in a frame that can neither reach this page nor the network."""
+    """Put the report into a frame that can reach neither this page nor the network."""
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; font-src data:"
     return (
         f'<!doctype html><meta http-equiv="Content-Security-Policy" content="{policy}; frame-src \'self\'">'

@@ -31,9 +31,9 @@ FILES, REPORT = "Writing the files", "Writing the report"
 
 
 def expected_seconds(loaded: "Loaded", settings: "Settings") -> dict[str, float]:
-    """What each part of the work may take, in its order, from how much there is; what parts take corrects it later.
+    """Estimate the seconds of each part of the work, in order, from the size of the data.
 
-    A limit leaves to learning what the parts after it do not need, at least half.
+    With a time limit, learning gets the time that the later parts do not need, at least half.
     """
     numbers = loaded.cells / max(1, loaded.rows)
     row = 2e-3 if numbers <= 64 else 2e-4 + 2e-6 * numbers  # of narrow tables, draws are chosen from many candidates
@@ -49,12 +49,12 @@ def expected_seconds(loaded: "Loaded", settings: "Settings") -> dict[str, float]
 
 
 class Cancelled(Exception):
-    """The person does not want the result any more."""
+    """Raised when the user has cancelled the work."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a person chose. missing, fill: as in Recoverer. seconds: the longest that all of it should take, or None."""
+    """Settings that the user chose; missing and fill as in Recoverer; seconds: time limit for all parts, or None."""
 
     noise: float | str | None = None
     kinds: dict[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Status:
-    """How far the work is, over all of its parts. seconds_left: where it can be said; at_most: it often ends sooner."""
+    """Progress of the work over all parts; seconds_left: None if unknown; at_most: it often ends sooner."""
 
     words: str
     share: float
@@ -81,7 +81,7 @@ class Status:
 
 
 def lasting(seconds: float) -> str:
-    """A length of time in a few characters."""
+    """Write a duration in a few characters."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
@@ -89,7 +89,7 @@ def lasting(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of it; files lie in the folder of the session."""
+    """Results of a job; files are in the folder of the session."""
 
     recoverer: Recoverer
     settings: Settings
@@ -102,7 +102,7 @@ class Result:
 
 
 class Job:
-    """A fit, its draws and its report, in a thread of their own. It is cancelled when nobody holds the job any more."""
+    """A fit, its draws and its report, in a thread of their own, which is cancelled when the job is garbage-collected."""
 
     def __init__(self, loaded: Loaded, settings: Settings, folder: Folder):
         self._worker = Worker(loaded, settings, folder)
@@ -111,41 +111,41 @@ class Job:
 
     @property
     def running(self) -> bool:
-        """Whether there is something to wait for."""
+        """Whether the job is running."""
         return self._worker.is_alive()
 
     @property
     def status(self) -> Status:
-        """How far it is."""
+        """Progress of the job."""
         return self._worker.now()
 
     @property
     def settings(self) -> Settings:
-        """What it was started with."""
+        """Settings of the job."""
         return self._worker.settings
 
     @property
     def error(self) -> str | None:
-        """Why there is no result, in one sentence."""
+        """Reason why there is no result, in one sentence."""
         return self._worker.error
 
     @property
     def result(self) -> Result | None:
-        """What came of it, once it is there."""
+        """Result; None until the job is done."""
         return self._worker.result
 
     @property
     def notices(self) -> list[str]:
-        """What is worth knowing."""
+        """Notices about the data."""
         return list(dict.fromkeys(self._worker.notices))
 
     def cancel(self, why: str = "Cancelled.") -> None:
-        """Ask it to stop, and do not wait."""
+        """Cancel the job, without waiting."""
         self._worker.why = why
         self._worker.cancelled.set()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until it has ended."""
+        """Wait until the job has ended."""
         self._worker.join(seconds)
 
 
@@ -167,7 +167,7 @@ class Worker(threading.Thread):
         self._pace = Pace(isinstance(settings.noise, str), until)
 
     def run(self) -> None:
-        """All of the work; an error becomes a sentence."""
+        """Do all of the work; an error becomes a sentence."""
         hear_notices()
         try:
             self.result = self._worked()
@@ -219,14 +219,14 @@ class Worker(threading.Thread):
         return Result(rec, settings, target / f"clean{loaded.ending}", drawn, report, loaded.missing, left, seconds)
 
     def on_step(self, progress: Progress) -> None:
-        """What the fit tells."""
+        """Update the schedule by the progress of the fit; stop if the job was cancelled."""
         self._check()
         if self.schedule.part != LEARNING:
             self.schedule.begin(LEARNING)
         self.schedule.expect(self._pace.left(progress))
 
     def now(self) -> Status:
-        """How far it is at this moment."""
+        """Return the progress at this moment."""
         part, unlimited = self.schedule.part, self.settings.seconds is None
         left = None if part == READY and unlimited else self.schedule.left()
         return Status(f"{part} · part {self.schedule.place}", self.schedule.share(), left, part == LEARNING and unlimited)
@@ -236,7 +236,7 @@ class Worker(threading.Thread):
             raise Cancelled
 
     def _blocks(self, words: str, speaks: bool = False) -> Iterator[Block]:
-        """The rows, some at a time, and how far that is; a row's results do not depend on its part."""
+        """Give the rows in blocks, and update the schedule; results of a row do not depend on its block."""
         self.schedule.begin(words, speaks)
         began, rows = time.monotonic(), self.loaded.rows
         for start in range(0, rows, AT_ONCE):
@@ -246,14 +246,14 @@ class Worker(threading.Thread):
             yield Block(start, self.loaded.part(start, AT_ONCE))
 
     def _cleaned(self, rec: Recoverer) -> Any:
-        """The same as `rec.transform`, with looks at whether it was cancelled."""
+        """Compute `rec.transform` in blocks, so that it can be cancelled."""
         _, container = open_container(self.loaded.table, rec.columns_)
         parts: list[Recovered] = []
         recover(rec.model_, self._blocks(FILLING), [parts.append])
         return container.wrap(np.concatenate([open_container(part.clean, rec.columns_)[0] for part in parts]))
 
     def _drawn(self, rec: Recoverer) -> Draws:
-        """The same as `rec.sample`, likewise."""
+        """Compute `rec.sample` in blocks, so that it can be cancelled."""
         _, container = open_container(self.loaded.table, rec.columns_)
         parts: list[Recovered] = []
         blocks = self._blocks(DRAWING, speaks=True)
@@ -263,7 +263,7 @@ class Worker(threading.Thread):
         return Draws(np.concatenate([part.values for part in draws], 1), container, observed)
 
     def _without_it(self, what: str, write: Callable[..., None], *given: Any) -> Path | None:
-        """Write a file; where that cannot be done, say so and go on: the clean data are there."""
+        """Write a file; if that fails, add a notice and continue: the clean data are written."""
         try:
             write(*given)
         except UnfadeError as error:
@@ -286,7 +286,7 @@ class Worker(threading.Thread):
 
 
 def end_all() -> None:
-    """Cancel what still runs in this process, and give it some seconds to end."""
+    """Cancel all jobs of this process, and wait some seconds for their end."""
     workers = [thread for thread in threading.enumerate() if isinstance(thread, Worker)]
     for worker in workers:
         worker.cancelled.set()
@@ -295,7 +295,7 @@ def end_all() -> None:
 
 
 def hear_notices() -> None:
-    """Notices go to the job in whose thread they come up, and to no other; Python's own recorder is not safe for that."""
+    """Send notices to the job in whose thread they are raised; Python's own recorder is not thread-safe."""
     warnings.simplefilter("always", DataNotice)
     if getattr(warnings.showwarning, "__name__", "") == "to_its_job":
         return

@@ -1,4 +1,4 @@
-"""The page itself, a Streamlit script: three steps, data, settings, results. What it keeps is in the workspace."""
+"""The page, a Streamlit script in three steps: data, settings, results. Its state is in the workspace."""
 
 import hmac
 import os
@@ -23,7 +23,7 @@ ADDRESS = "session"  # the part of the address that leads back to a workspace af
 
 
 def main() -> None:
-    """The whole page, from top to bottom."""
+    """Run the page from top to bottom."""
     st.set_page_config(page_title="unfade", page_icon=icon(), layout="wide")
     st.html(STYLE)
     st.title("unfade", anchor=False)
@@ -51,13 +51,13 @@ def main() -> None:
 
 
 def admitted() -> bool:
-    """Whether the address holds the key."""
+    """Check whether the address holds the key."""
     key, given = os.environ.get(KEY_VARIABLE, ""), str(st.query_params.get("key", ""))
     return bool(key) and hmac.compare_digest(given.encode(), key.encode())
 
 
 def own_workspace() -> Workspace:
-    """What this person has: by what the session knows, after a reload by what the address holds."""
+    """Find the workspace of this user: by the session, after a reload by the address."""
     context, server = get_script_run_ctx(), runtime.get_instance()
     word = st.session_state.get("workspace") or str(st.query_params.get(ADDRESS, ""))
     workspace = WORKSPACES.at(word, context.session_id if context is not None else "", server.is_active_session)
@@ -70,7 +70,7 @@ def own_workspace() -> Workspace:
 
 
 def data_step(workspace: Workspace) -> Loaded | None:
-    """Step 1: a file comes in, and what is in it is shown."""
+    """Run step 1: load a file, and show its contents."""
     st.subheader("1 · Data", anchor=False)
     with st.spinner("Reading the file"), workspace.lock:  # another session of this person may be at it
         loaded = workspace.mark(marks(workspace))
@@ -87,7 +87,7 @@ def data_step(workspace: Workspace) -> Loaded | None:
 
 
 def ask_for_file(workspace: Workspace) -> None:
-    """Take a file, which the workspace keeps, as Streamlit forgets it at a reload; say why a file cannot be used."""
+    """Take a file into the workspace, as Streamlit forgets it at a reload; show why a file cannot be used."""
     if st.session_state.get("gone"):
         st.info(f"What this page had is gone: it is kept for {lasting(RETURN_SECONDS)} after the page was closed.")
     upload = st.file_uploader(
@@ -109,7 +109,7 @@ def ask_for_file(workspace: Workspace) -> None:
 
 
 def show_data(loaded: Loaded) -> None:
-    """How much there is, what is missing, and the first rows."""
+    """Show size, missing cells, and the first rows."""
     across = f"{len(loaded.columns):,}" if loaded.columns else " × ".join(map(str, loaded.event_shape))
     show_facts(
         {
@@ -134,7 +134,7 @@ def show_data(loaded: Loaded) -> None:
 
 
 def show_images(loaded: Loaded) -> None:
-    """The first images; what is missing is blue."""
+    """Show the first images, with missing pixels in blue."""
     if len(loaded.event_shape) == 2:
         first = np.asarray(loaded.part(0, 8), dtype=float)
         low, high = (0.0, 1.0) if np.isnan(first).all() else (float(np.nanmin(first)), float(np.nanmax(first)))
@@ -143,12 +143,12 @@ def show_images(loaded: Loaded) -> None:
 
 
 def frame(table: Any) -> pd.DataFrame:
-    """A part of the data as Streamlit shows it."""
+    """Convert part of the data to pandas, for Streamlit."""
     return pd.DataFrame(table) if isinstance(table, np.ndarray) else table.to_pandas()
 
 
 def results_step(loaded: Loaded, job: Job, settings: Settings | None) -> None:
-    """Step 3: how far it is, then what came of it."""
+    """Run step 3: show the progress, then the results."""
     st.subheader("3 · Results", anchor=False)
     if job.running:
         watch()
@@ -165,7 +165,7 @@ def results_step(loaded: Loaded, job: Job, settings: Settings | None) -> None:
 
 @st.fragment(run_every=1.0)
 def watch() -> None:
-    """A bar that moves by itself, and a way out."""
+    """Show a progress bar that updates itself, and a cancel button."""
     workspace = own_workspace()
     if workspace.job is None or not workspace.busy:
         st.rerun()

@@ -1,4 +1,4 @@
-"""Step 3 of the page: how far the work is, then facts, files, the report, and any row with its draws."""
+"""Step 3 of the page: facts, files, the report, and any row with its draws."""
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from unfade.errors import UnfadeError
 
 
 def show_result(loaded: Loaded, result: Result) -> None:
-    """Facts, files, report, rows."""
+    """Show facts, files, report and rows."""
     show_facts(
         {
             "cells filled": f"{result.missing - result.left:,}",
@@ -39,7 +39,7 @@ def show_result(loaded: Loaded, result: Result) -> None:
 
 
 def noise_facts(result: Result) -> dict[str, str]:
-    """The noise level, where there is one for all."""
+    """Return the noise level, if all columns share it."""
     level = result.recoverer.noise_
     if result.settings.noise is None or isinstance(level, np.ndarray) or level is None:
         return {}
@@ -48,7 +48,7 @@ def noise_facts(result: Result) -> dict[str, str]:
 
 @st.fragment
 def show_row(loaded: Loaded, result: Result) -> None:
-    """The draws of any row, and what they say of its cells."""
+    """Show the draws of a row, and their summary per cell."""
     row = st.number_input(
         "Row, counted from 0", min_value=0, max_value=loaded.rows - 1, value=0, help="As in the file of draws.", width=260
     )

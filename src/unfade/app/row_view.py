@@ -15,7 +15,7 @@ BECAME = {"observed": "as it came", "denoised": "cleaned", "imputed": "filled in
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a row: as it came, what became of it, its clean value, and where the draws of it lie."""
+    """A cell of a row: given, whether it was filled or cleaned, its clean value, and the range of its draws."""
 
     column: str
     came: str
@@ -26,7 +26,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class RowView:
-    """A row and its draws. For images `cells` is empty and `pictures` has what to show, with names."""
+    """A row and its draws; for images `cells` is empty, and `pictures` holds named pictures."""
 
     draws: list[dict[str, Any]]
     cells: list[Cell]
@@ -34,7 +34,7 @@ class RowView:
 
 
 def row_view(loaded: Loaded, result: Result, row: int) -> RowView:
-    """The draws of one row, the same as in the file of draws, and what they say of its cells."""
+    """Draw one row, equal to the file of draws, and summarise the draws per cell."""
     part, rec = loaded.part(row, 1), result.recoverer
     draws = rec.sample(part, result.settings.draws, seed=result.settings.seed, row_ids=[row])
     clean = rec.model_.transform(part, row_ids=[row])
@@ -66,7 +66,7 @@ def _likeliest(draws: Draws, column: str, most: int = 3) -> str:
 
 
 def _record(table: Any) -> dict[str, Any]:
-    """The only row of a table, by column."""
+    """Return the only row of a table, by column."""
     if isinstance(table, np.ndarray):
         return {str(i): float(value) for i, value in enumerate(table[0])}
     return dict(table.to_pylist()[0])
@@ -82,7 +82,7 @@ def _pictures(part: Any, clean: Any, draws: Draws) -> list[tuple[str, np.ndarray
 
 
 def picture(array: np.ndarray, low: float, high: float, size: int = 160) -> np.ndarray:
-    """Grey levels (height, width, 3) of about this size; what is missing is blue."""
+    """Convert an image to grey levels (height, width, 3) of about `size` pixels, missing ones in blue."""
     grey = np.clip((array - low) / ((high - low) or 1.0), 0, 1)
     colours = np.where(np.isnan(grey)[..., None], [120, 160, 210], 255 * np.nan_to_num(grey)[..., None])
     times = max(1, size // max(array.shape))
@@ -90,7 +90,7 @@ def picture(array: np.ndarray, low: float, high: float, size: int = 160) -> np.n
 
 
 def words(value: Any) -> str:
-    """A value as text; nothing where it is missing."""
+    """Write a value as text; empty if it is missing."""
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return ""
     if isinstance(value, bool):

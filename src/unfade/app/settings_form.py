@@ -1,4 +1,4 @@
-"""Step 2 of the page: the settings, what they are called there, and what was chosen before."""
+"""Step 2 of the page: the settings, their names there, and earlier choices."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ DEFAULTS = {"noise": "none", "level": None, "draws": 20, "seed": 0, "seconds": N
 
 
 def settings_step(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings | None:
-    """Step 2: what a person says about the data. None while something is still to be said."""
+    """Run step 2: ask for the settings. None while an answer is missing."""
     st.subheader("2 · Settings", anchor=False)
     st.caption("All of them can stay as they are.")
     for name, default in DEFAULTS.items():
@@ -56,7 +56,7 @@ def settings_step(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings 
 
 
 def choose_numbers(busy: bool) -> tuple[int, int, float | None]:
-    """Number of draws, seed, time limit."""
+    """Ask for the number of draws, the seed and the time limit."""
     draws = st.number_input(
         "Number of draws", min_value=1, max_value=1000, key="draws", disabled=busy,
         help="Complete versions of the data, each as likely as the others. Where they differ, nobody can be sure.",
@@ -75,7 +75,7 @@ def choose_numbers(busy: bool) -> tuple[int, int, float | None]:
 
 
 def more_settings(table: bool, busy: bool) -> str:
-    """Settings that few need; the values that stand for missing are read where the data are."""
+    """Ask for rarely used settings."""
     with st.expander("More settings"):
         if table:
             st.text_input(
@@ -89,7 +89,7 @@ def more_settings(table: bool, busy: bool) -> str:
 
 
 def choose_kinds(workspace: Workspace, columns: tuple[ColumnFacts, ...], busy: bool) -> dict[str, str]:
-    """Kinds of columns that are not as found."""
+    """Ask for the kinds of columns that are inferred wrongly."""
     found = {column.name: column for column in columns}
     odd = [column.name for column in columns if column.problem]
     recall(workspace, "kinds", odd)
@@ -112,9 +112,9 @@ def choose_kinds(workspace: Workspace, columns: tuple[ColumnFacts, ...], busy: b
 
 
 def recall(workspace: Workspace, name: str, default: Any) -> Any:
-    """What a widget of that name shows: in a new session what was chosen before; while work runs, what it began with.
+    """Restore the value of a widget: in a new session the earlier choice; during work the value that it began with.
 
-    Streamlit drops what was chosen just before a widget was disabled, unless it is said again.
+    Streamlit drops a choice that was made just before a widget was disabled, unless it is set again.
     """
     if name not in st.session_state or workspace.busy:
         st.session_state[name] = workspace.choices.get(name, default)
@@ -122,12 +122,12 @@ def recall(workspace: Workspace, name: str, default: Any) -> Any:
 
 
 def marks(workspace: Workspace) -> tuple[str, ...]:
-    """Values that stand for missing, as they were typed."""
+    """Return the values that stand for missing, as typed."""
     return tuple(filter(None, (word.strip() for word in str(recall(workspace, "missing", "")).split(","))))
 
 
 def in_words(settings: Settings) -> dict[str, str]:
-    """Settings by their names on the page."""
+    """Describe settings by their names on the page."""
     noise = "exact" if settings.noise is None else NOISE.get(str(settings.noise), f"noise of {settings.noise}")
     kinds = ", ".join(f"{name} is a {KINDS[kind]}" for name, kind in settings.kinds.items())
     return {
@@ -142,7 +142,7 @@ def in_words(settings: Settings) -> dict[str, str]:
 
 
 def changed(before: Settings, now: Settings | None) -> str:
-    """What differs from the settings that results were made with."""
+    """Describe the differences from the settings of the results."""
     old, new = in_words(before), {} if now is None else in_words(now)
     each = [f"{name} was {old[name]}, now {value}" for name, value in new.items() if value != old[name]]
     return (

@@ -1,4 +1,4 @@
-"""How long work takes that has several parts: the share that is done and the time left, over all of its parts."""
+"""Time left of work with several parts: share done and seconds left, over all parts."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ AFTER_NOISE, AFTER_MAIN, AFTER_LATER = 12.0, 0.2, 0.05  # time still to come aft
 
 
 class Schedule:
-    """Parts of work in their order, with the seconds that each is expected to take; what they take corrects the rest.
+    """Parts of work in order, with their expected seconds; measured times correct the rest.
 
     clock: gives seconds, as time.monotonic does.
     """
@@ -24,12 +24,12 @@ class Schedule:
 
     @property
     def part(self) -> str:
-        """What is being done."""
+        """Current part."""
         return self._parts[self._at]
 
     @property
     def place(self) -> str:
-        """Which part that is, such as "2 of 6"."""
+        """Position of the current part, such as "2 of 6"."""
         return f"{self._at + 1} of {len(self._parts)}"
 
     @property
@@ -38,7 +38,7 @@ class Schedule:
         return self._clock() - self._began
 
     def begin(self, part: str, speaks: bool = False) -> None:
-        """Go on to that part. speaks: what the part before took tells how fast the later ones will be."""
+        """Begin a part. speaks: the time of the part before predicts the speed of later ones."""
         now, before = self._clock(), self._expected[self.part]
         factor = (now - self._part_began + 1) / (before + 1) if speaks else 1.0  # of what takes no second, much is chance
         self._at = self._parts.index(part)
@@ -47,26 +47,26 @@ class Schedule:
         self._part_began, self._part_ends = now, now + self._expected[part]
 
     def expect(self, seconds: float) -> None:
-        """Say how much longer the current part takes."""
+        """Set the remaining seconds of the current part."""
         self._part_ends = self._clock() + seconds
 
     def left(self) -> float:
-        """Seconds until all is done. Never less than one: a part that takes longer than expected has something left."""
+        """Estimate the seconds left, at least one: a part that takes longer than expected is not finished."""
         now = self._clock()
         part = max(self._part_ends - now, 0.1 * (now - self._part_began))
         return max(1.0, part + sum(self._expected[later] for later in self._parts[self._at + 1 :]))
 
     def share(self) -> float:
-        """Share of the whole that is done; it never falls, and is 1 for nothing that still runs."""
+        """Compute the share that is done; it never decreases, and is below 1 until the end."""
         passed = self.passed
         self._share = min(0.99, max(self._share, passed / (passed + self.left())))
         return self._share
 
 
 class Pace:
-    """How much longer a fit takes, from what it tells. A fit is several runs, and each tells of itself alone.
+    """Estimate of the time left of a fit, from its progress. A fit is several runs, and each reports only itself.
 
-    noisy: whether its first run finds the noise level. until: by the clock, when its time is up, or None.
+    noisy: whether its first run estimates the noise level. until: end of its time limit on the clock, or None.
     """
 
     def __init__(self, noisy: bool, until: float | None = None, clock: Callable[[], float] = time.monotonic):
@@ -76,7 +76,7 @@ class Pace:
         self._start: tuple[int, float] | None = None  # step and time at which this run was first heard of
 
     def left(self, told: Progress) -> float:
-        """Seconds until the fit ends. It may end sooner: its runs stop when more steps no longer help."""
+        """Estimate the seconds until the fit ends; it may end sooner, by early stopping."""
         now = self._clock()
         if told.step <= self._last.step:
             self._run, self._start = self._run + 1, None
@@ -90,7 +90,7 @@ class Pace:
         return left if self._until is None else max(0.0, min(left, self._until - now))
 
     def _later(self, whole: float) -> float:
-        """Seconds that the runs after this one may take; whole: all of this one."""
+        """Estimate the seconds of the runs after this one; whole: seconds of all of this one."""
         if self._run < self._main:
             return AFTER_NOISE * whole
         self._longest = max(self._longest, whole)

@@ -1,4 +1,4 @@
-"""Files that a person gives to the page: read as `unfade recover` reads them, and described column by column."""
+"""Uploads to the page: read as `unfade recover` reads files, and described column by column."""
 
 import shutil
 import tempfile
@@ -29,7 +29,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """A column as it came: its kind as found, how many cells are missing, and why it cannot be used, if so."""
+    """Facts about a column: its inferred kind, number of missing cells, and why it cannot be used, if so."""
 
     name: str
     kind: str
@@ -41,7 +41,7 @@ class ColumnFacts:
 class Loaded:
     """A file that was read. columns: of a table; empty for images, which have a rule by which pixels are missing.
 
-    marks: what stands for missing beside empty cells; text: of a CSV file.
+    marks: values that stand for missing, apart from empty cells; text: of a CSV file.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Loaded:
 
     @property
     def rows(self) -> int:
-        """How many samples there are."""
+        """Number of samples."""
         return len(self.table)
 
     @property
@@ -66,16 +66,16 @@ class Loaded:
 
     @property
     def stem(self) -> str:
-        """The file's name without its ending."""
+        """Name of the file without its ending."""
         return self.name[: -len(self.ending)] or "data"
 
     def part(self, start: int, count: int) -> Any:
-        """Some rows, in the kind of container the data came in."""
+        """Return some rows, in the container of the data."""
         is_array = isinstance(self.table, np.ndarray)
         return self.table[start : start + count] if is_array else self.table.slice(start, count)
 
     def marked(self, marks: tuple[str, ...]) -> "Loaded":
-        """The same file, with these values counted as missing, if it is a table."""
+        """Return the file with these values counted as missing, if it is a table."""
         if isinstance(self.table, np.ndarray):
             return self
         columns = tuple(_facts(self.table, column.name, marks) for column in self.columns)
@@ -83,7 +83,7 @@ class Loaded:
 
 
 def load(name: str, content: bytes | memoryview, folder: Path) -> Loaded:
-    """Read a file that a person gave, as `unfade recover` does. Whatever is wrong with it is one InvalidFile."""
+    """Read an uploaded file as `unfade recover` does; raise InvalidFile for any problem."""
     name = Path(name.replace("\\", "/")).name
     ending = max((e for e in ENDINGS if name.lower().endswith(e)), key=len, default=None)
     if ending is None:
@@ -105,7 +105,7 @@ def load(name: str, content: bytes | memoryview, folder: Path) -> Loaded:
 
 
 def _not_taken(name: str) -> str:
-    """What is taken in place of that file."""
+    """Explain which files are accepted."""
     said = f"{name} cannot be read here: give a table or an array in a file that ends in {', '.join(ENDINGS)}."
     if name.lower().endswith(IMAGES):
         return f"{said} Image files are recovered as a folder, in a terminal: unfade recover FOLDER -o CLEAN."
@@ -137,5 +137,5 @@ def _facts(table: Any, name: str, marks: tuple[str, ...] = ()) -> ColumnFacts:
 
 
 def one_line(error: Any) -> str:
-    """A message without line breaks."""
+    """Remove line breaks from a message."""
     return " ".join(str(error).split())

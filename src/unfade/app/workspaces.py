@@ -1,4 +1,4 @@
-"""What the page keeps for a person on the server: data, settings, work, results. A reload finds it again by its address."""
+"""Workspaces: data, settings, job and results of a user of the page, found again by its address after a reload."""
 
 import secrets
 import shutil
@@ -16,10 +16,10 @@ LEFT = f"It was stopped: no page was open for {WAIT_SECONDS} seconds. Press Fill
 
 
 class Workspace:
-    """All that one person has: a folder, data, settings, a job. Nothing of it is anywhere else.
+    """Everything that the server stores for one user: a folder, data, settings, a job.
 
-    word: the secret by which its address finds it. sessions: those of the browser that have had it. choices: what was
-    chosen on the page, by the name of each widget. lock: held while a file is read.
+    word: the secret in its address. sessions: browser sessions that have used it. choices: choices on the page, by the
+    name of each widget. lock: held while a file is read.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Workspace:
         self.job: Job | None = None
 
     def take(self, file: str, name: str, content: bytes | memoryview) -> None:
-        """Read an upload in place of what was there; `problem` says why it cannot be used."""
+        """Read an upload in place of the earlier one; `problem` is the reason if it cannot be used."""
         with self.lock:
             self.clear()
             self.file = file
@@ -44,20 +44,20 @@ class Workspace:
                 self.problem = str(error)
 
     def mark(self, missing: tuple[str, ...]) -> Loaded | None:
-        """The data, with these values counted as missing."""
+        """Return the data with these values counted as missing."""
         with self.lock:
             if self.loaded is not None and self.loaded.marks != missing:
                 self.loaded = self.loaded.marked(missing)
             return self.loaded
 
     def start(self, settings: Settings) -> None:
-        """Begin again, without the results that were there."""
+        """Start a job, without the earlier results."""
         self.stop()
         if self.loaded is not None:
             self.job = Job(self.loaded, settings, self.folder)
 
     def stop(self) -> None:
-        """Cancel what runs, and drop results."""
+        """Cancel the job, and delete results."""
         if self.job is not None:
             self.job.cancel()
         self.job = None
@@ -65,26 +65,26 @@ class Workspace:
             shutil.rmtree(old, ignore_errors=True)
 
     def leave(self) -> None:
-        """End what nobody waits for; data, settings and results stay."""
+        """Cancel the job that no page waits for; data, settings and results are kept."""
         if self.job is not None and self.busy:
             self.job.cancel(LEFT)
 
     def clear(self) -> None:
-        """Drop data and results, and what was chosen for columns of these data."""
+        """Delete data and results, and choices about their columns."""
         with self.lock:
             self.stop()
             self.file, self.loaded, self.problem = "", None, ""
             self.choices = {name: value for name, value in self.choices.items() if not name.startswith("kind")}
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Delete everything."""
         with self.lock:
             self.clear()
             self.folder.delete()
 
     @property
     def busy(self) -> bool:
-        """Whether work runs."""
+        """Whether the job is running."""
         return self.job is not None and self.job.running
 
     @property
@@ -94,9 +94,9 @@ class Workspace:
 
 
 class Workspaces:
-    """All workspaces of a server, each found by its word alone.
+    """All workspaces of a server, each found by its secret word alone.
 
-    wait: seconds for which work goes on while no page shows the workspace. patience: seconds after which it is closed.
+    wait: seconds for which a job runs while no page shows the workspace. patience: seconds after which it is closed.
     """
 
     def __init__(self, wait: float = WAIT_SECONDS, patience: float = RETURN_SECONDS):
@@ -105,9 +105,9 @@ class Workspaces:
         self._lock = threading.Lock()
 
     def at(self, word: str, session: str, alive: Callable[[str], bool]) -> Workspace:
-        """The workspace of that word, for one more session; a new one, with a word of its own, where there is none.
+        """Return the workspace of a word, for one more session; a new one with a word of its own, if there is none.
 
-        alive: whether a session's browser is there.
+        alive: whether a session's browser is connected.
         """
         with self._lock:
             workspace = self._workspaces.get(word)
@@ -119,7 +119,7 @@ class Workspaces:
             return workspace
 
     def _look(self, workspace: Workspace, alive: Callable[[str], bool]) -> None:
-        """End the workspace's work, and in the end the workspace, once its sessions have been away for long enough."""
+        """Cancel the workspace's job, and later close it, once its sessions have been away long enough."""
         seen = time.monotonic()
         while (away := time.monotonic() - seen) < self.patience:
             if any(alive(session) for session in tuple(workspace.sessions)):

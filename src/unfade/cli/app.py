@@ -1,8 +1,7 @@
-"""The command line: each command one call into the package.
+"""The commands, each one call into the package.
 
-Exit codes: 0 done; 1 something unexpected (a defect: run with --debug); 2 wrong usage; 3 the data or a
-file cannot be used as given; 4 training failed; 130 interrupted (during training: what it had reached is
-kept and written; at any other time nothing is written).
+Exit codes: 0 done; 1 unexpected error (a defect: run with --debug); 2 wrong usage; 3 data or a file that cannot be
+used; 4 training failed; 130 interrupted (during training its results so far are written; at any other time nothing is).
 """
 
 import json
@@ -75,7 +74,7 @@ from unfade.renamed import OPTIONS
 
 
 def _present_option(name: str) -> str:
-    """The present name of an option, with a note where an old one is given."""
+    """Return the present name of an option, with a note if a former one is given."""
     if name in OPTIONS:
         typer.echo(f"note: the option --{name} is called --{OPTIONS[name]} now", err=True)
     return OPTIONS.get(name, name)
@@ -93,7 +92,7 @@ EXIT_UNEXPECTED, EXIT_DATA, EXIT_TRAINING, EXIT_INTERRUPTED = 1, 3, 4, 130
 
 @contextmanager
 def _command(quiet: bool, as_json: bool, debug: bool) -> Iterator[Output]:
-    """Errors become one sentence and an exit code; notices become notes."""
+    """Print errors as one sentence with an exit code, and notices as notes."""
     output = Output(quiet, as_json)
     try:
         with warnings.catch_warnings():
@@ -126,7 +125,7 @@ def _command(quiet: bool, as_json: bool, debug: bool) -> Iterator[Output]:
 
 @contextmanager
 def _files(out: Output, context: typer.Context) -> Iterator[tuple[Path, Path]]:
-    """The files to read and to write, also where they stand for pipes; options that have no effect are refused first."""
+    """Give the files to read and to write, with pipes resolved; refuse options that have no effect first."""
     from unfade.cli.pipes import DASH, is_piped, received, sent
     from unfade.io.images import are_frames
     from unfade.io.tables import ARRAYS
@@ -180,7 +179,7 @@ def recover(
     dry_run: DryRun = False, seed: Seed = 0, max_steps: MaxSteps = None, max_seconds: MaxSeconds = None,
     quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
-    """Fill and clean a file: fit on it (or take a fitted model), write the posterior mean, and draws if asked."""
+    """Fill and clean a file: fit on it (or use a fitted model), and write the posterior mean, with draws if asked for."""
     from unfade.training.checkpoints import Checkpoint
 
     with _command(quiet, as_json, debug) as out, _files(out, context) as (data, output):
@@ -208,7 +207,7 @@ def diagnose(
     max_steps: MaxSteps = None, max_seconds: MaxSeconds = None, missing_value: MissingValue = None,
     quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
-    """Say how far to trust what would be recovered, without the truth: a verdict in words on each thing checked."""
+    """Judge without the truth how far to trust a recovery: a verdict in words for each check."""
     from unfade.io.images import read_data
 
     with _command(quiet, as_json, debug) as out, _files(out, context) as (data, _):
@@ -239,7 +238,7 @@ def page(
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     debug: Debug = False,
 ) -> None:
-    """A local page: drop a file, see what is missing, recover it, read the report, download. Nothing leaves the machine."""
+    """Serve a local page: load a file, see what is missing, recover it, download. Data stay on this computer."""
     with _command(False, False, debug):
         from unfade.app import serve
 
@@ -255,7 +254,7 @@ def demo(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """The main job on embedded data, with pictures: corrupted 8 x 8 digits recovered, scored and drawn."""
+    """Recover, score and draw corrupted 8 x 8 digits, on embedded data."""
     from unfade import demo as demos
 
     with _command(quiet, as_json, debug) as out:
@@ -272,7 +271,7 @@ def reproduce(
     together: Together = 30, data: DataSets = None, missing: Shares = None, way: Ways = None, lim: Floors = None,
     dry_run: PrintSettings = False, quiet: Quiet = False, debug: Debug = False,
 ) -> None:  # fmt: skip
-    """An experiment of the paper into a folder; results that are already there are not run again."""
+    """Run an experiment of the paper into a folder; results that exist are not computed again."""
     from unfade.paper.reproduce import EXPERIMENTS, describe
     from unfade.paper.reproduce import reproduce as run
 
@@ -292,5 +291,5 @@ def reproduce(
 
 
 def main() -> None:
-    """Entry point of the `unfade` command."""
+    """Run the `unfade` command."""
     sys.exit(app())

@@ -1,4 +1,4 @@
-"""Which options of a command have an effect, and where: one table, so that none is accepted that does nothing."""
+"""Rules of options: which have an effect together, in one table, so that none without effect is accepted."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from unfade.errors import InvalidData
 
 @dataclass(frozen=True)
 class Asked:
-    """A command as it was given.
+    """A command with its options.
 
-    given: options by the names of their parameters; data: "table", "array" (which has no column names) or "images";
-    folder: whether a table is written part by part into a folder; piped_in, piped_out: whether data come from standard
-    input, or go to standard output.
+    given: options by the names of their parameters; data: "table", "array" (without column names) or "images"; folder:
+    whether a table is written part by part into a folder; piped_in, piped_out: whether data come from standard input,
+    or go to standard output.
     """
 
     given: frozenset[str]
@@ -23,12 +23,12 @@ class Asked:
     piped_out: bool = False
 
     def has(self, *names: str) -> bool:
-        """Whether one of these options was given."""
+        """Check whether one of these options was given."""
         return not self.given.isdisjoint(names)
 
 
 class Rule(NamedTuple):
-    """When an option has an effect, and what to say where it has none; fatal: as an error, else as a notice."""
+    """Condition under which an option has an effect, and its message otherwise; fatal: an error, else a notice."""
 
     works: Callable[[Asked], bool]
     said: str
@@ -124,7 +124,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 
 def check(asked: Asked) -> list[str]:
-    """Refuse options that cannot have an effect; notices of those that have none here."""
+    """Refuse options that cannot have an effect; return notices of those that have none here."""
     notes: dict[str, list[str]] = {}
     for name in sorted(asked.given & set(RULES)):
         for rule in RULES[name]:
@@ -137,7 +137,7 @@ def check(asked: Asked) -> list[str]:
 
 
 def option_name(parameter: str) -> str:
-    """The option of a parameter, as it is given."""
+    """Return the option of a parameter."""
     return {"kinds": "--kind", "detection_limits": "--detection-limit", "as_json": "--json"}.get(
         parameter, f"--{parameter.replace('_', '-')}"
     )

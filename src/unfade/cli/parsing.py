@@ -1,4 +1,4 @@
-"""Texts of options as parameters of `Recoverer`: noise, kinds, marks of missing values, bounds, detection limits."""
+"""Parsing of options (noise, kinds, missing values, bounds, detection limits) to parameters of `Recoverer`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def fit_parameters(
     max_seconds: float | None = None,
     missing: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Options that say how to fit, as Recoverer takes them."""
+    """Convert options of the fit to parameters of Recoverer."""
     return {
         "method": method,
         "noise": parse_noise(noise),
@@ -38,7 +38,7 @@ def fit_parameters(
 
 
 def parse_noise(text: str) -> Any:
-    """none, one of those that are learned, infer, one number, one a column with commas between, or by name."""
+    """Parse a noise option: none, learn..., infer, one number, one per column with commas, or by name."""
     if text.lower() == "none":
         return None
     if text in ("learn", "learn-by-column", "learn-shared", "learn-by-value", "infer"):
@@ -64,7 +64,7 @@ def _pair(text: str, mark: str, option: str, example: str) -> tuple[str, str]:
 
 
 def parse_bounds(texts: Sequence[str]) -> Any:
-    """Pairs by column, one pair for all, or None."""
+    """Parse bounds: pairs by column, one pair for all, or None."""
     found: dict[str, tuple[float | None, float | None]] = {}
     for text in texts:
         name, named, ends = text.rpartition("=")
@@ -81,7 +81,7 @@ def parse_bounds(texts: Sequence[str]) -> Any:
 
 
 def parse_missing(texts: Sequence[str]) -> dict[str, list[str]] | None:
-    """Values that stand for missing ones, by column; those of all columns under the name ""."""
+    """Parse values that stand for missing ones, by column; those of all columns under the name ""."""
     found: dict[str, list[str]] = {}
     for text in texts:
         name, _, mark = text.rpartition("=")
@@ -90,7 +90,7 @@ def parse_missing(texts: Sequence[str]) -> dict[str, list[str]] | None:
 
 
 def parse_detection_limit(text: str) -> tuple[str, tuple[str, float]]:
-    """The column, side and level of a detection limit."""
+    """Parse a detection limit: column, side and level."""
     sign = "<" if "<" in text else ">"
     name, level = _pair(text, sign, "--detection-limit", "lead<0.5 or height>200")
     try:

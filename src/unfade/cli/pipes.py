@@ -1,4 +1,4 @@
-"""`-` as a file: CSV from standard input and to standard output, by way of a temporary file."""
+"""Pipes: `-` as CSV from standard input and to standard output, by a temporary file."""
 
 import os
 import shutil
@@ -14,13 +14,13 @@ DASH = Path("-")
 
 
 def is_piped(path: Path) -> bool:
-    """Whether data come from standard input, or from a pipe with a name."""
+    """Check whether data come from standard input or a named pipe."""
     return path == DASH or path.is_fifo()
 
 
 @contextmanager
 def received(data: Path) -> Iterator[Path]:
-    """The file to read: what standard input (or a named pipe) holds as a CSV file, else `data` itself."""
+    """Give the file to read: a copy of standard input (or a named pipe) as CSV, else `data` itself."""
     if not is_piped(data):
         yield data
         return
@@ -36,7 +36,7 @@ def received(data: Path) -> Iterator[Path]:
 
 @contextmanager
 def sent(output: Path) -> Iterator[Path]:
-    """The file to write: for `-` a CSV file that goes to standard output once it is whole, else `output` itself."""
+    """Give the file to write: for `-` a CSV file that is copied to standard output when it is complete, else `output`."""
     if output != DASH:
         yield output
         return

@@ -1,4 +1,4 @@
-"""What `unfade recover` does with a table, a table larger than memory, or images: from file to file."""
+"""`unfade recover`, from file to file: a table, a table larger than memory, or images."""
 
 import time
 from collections.abc import Callable
@@ -24,7 +24,7 @@ REPORT_SECONDS = 8.0  # that a report takes, about
 
 @dataclass
 class Recovery:
-    """A recovery as the command line asks for it; how: what `Recoverer` takes, the rest as the options are called."""
+    """A recovery by the command line; how: parameters of `Recoverer`; the other fields are named like their options."""
 
     out: Output
     data: Path
@@ -47,7 +47,7 @@ class Recovery:
     dry_run: bool = False
 
     def run(self) -> bool:
-        """Do it; whether training was interrupted, and what it had reached was written."""
+        """Recover the file; return whether training was interrupted and its results so far were written."""
         from unfade.io.images import are_frames
 
         started = time.monotonic()
@@ -112,7 +112,7 @@ class Recovery:
         return self.model is None and bool(rec.interrupted_)
 
     def _say_table(self, table: Any, clean: Any, rec: "Recoverer", draws: int, seconds: float) -> None:
-        """Print what became of a table, and where it lies."""
+        """Print the results for a table, and where they are."""
         from unfade.io.tables import column_names
 
         missing, left = (_count_missing(each, rec.columns_) for each in (table, clean))
@@ -127,7 +127,7 @@ class Recovery:
         )  # fmt: skip
 
     def _parts(self, started: float) -> bool:
-        """A table that need not fit into memory: fitted on a sample, written part by part."""
+        """Recover a table larger than memory: fit on a sample, write part by part."""
         from unfade import storage
         from unfade.io.large_tables import Source
         from unfade.streaming import fit_stream, recover_stream
@@ -163,7 +163,7 @@ class Recovery:
         return self.model is None and bool(rec.interrupted_)
 
     def _images(self, started: float) -> bool:
-        """A folder or a stack of images."""
+        """Recover a folder or a stack of images."""
         from unfade.diagnostics.images import write_gallery
         from unfade.io.images import evenly, open_frames
         from unfade.io.large_tables import parse_memory
@@ -191,7 +191,7 @@ class Recovery:
         return self.model is None and bool(rec.interrupted_)
 
     def _check_image_paths(self, frames: "Frames", places: dict[str, Path | None]) -> None:
-        """Refuse what could not be written, before any work is done."""
+        """Refuse paths that cannot be written, before any work is done."""
         from unfade.storage import check_writable
 
         for place in places.values():
@@ -208,7 +208,7 @@ class Recovery:
     def _say_images(
         self, frames: "Frames", missing: int, rec: "Recoverer", places: dict[str, Path | None], seconds: float
     ) -> None:
-        """Print what became of images, and where they lie."""
+        """Print the results for images, and where they are."""
         share = f"{missing:,} of {frames.pixels:,} pixels missing ({missing / frames.pixels:.1%}): {frames.rule}"
         self.out.say(f"{self.data}: {len(frames)} images, {share}; recovered in {seconds:.0f} s")
         if not missing and rec.noise is None:
@@ -230,13 +230,13 @@ class Recovery:
         return rec
 
     def _leave_time(self, started: float) -> None:
-        """Take from the time budget what is over, and what the report will take."""
+        """Reserve time of the budget for the report, and subtract the time that has passed."""
         if self.how["max_seconds"] is not None:
             passed = time.monotonic() - started + (REPORT_SECONDS if self.report else 0.0)
             self.how["max_seconds"] = max(0.2 * self.how["max_seconds"], self.how["max_seconds"] - passed)
 
     def _as_it_should_be(self, table: Any) -> bool:
-        """Whether there is nothing to recover: no hole, no noise, no cell known to an interval only."""
+        """Check whether there is nothing to recover: no missing cell, no noise, no censored cell."""
         from unfade import Recoverer
         from unfade.data.dataset import read
         from unfade.data.options import warn_passthrough_with_missing, without_extremes
@@ -251,7 +251,7 @@ class Recovery:
         return bool(data.obs.observed.all()) and not bool(data.obs.within().any())
 
     def _say_if_large(self, table: Any) -> None:
-        """Point to the folder, which takes little memory, before work begins that takes long or much memory here."""
+        """Recommend a folder, which needs little memory, for a table that would take long or much memory."""
         draws = (self.draws or 20) if self.draws_to else 0
         cells = int(np.prod(table.shape))
         if len(table) >= LARGE_ROWS or cells * (1 + draws) >= LARGE_CELLS:
@@ -262,7 +262,7 @@ class Recovery:
             )
 
     def _check_paths(self) -> None:
-        """Refuse what could not be written, before any work is done."""
+        """Refuse paths that cannot be written, before any work is done."""
         from unfade.io.tables import check_output
         from unfade.storage import check_writable
 
@@ -275,7 +275,7 @@ class Recovery:
             check_report(self.report)
 
     def _check_names(self) -> None:
-        """Refuse to write to one place twice, or over what is read."""
+        """Refuse to write twice to one path, or over the input."""
         folder = None if self.checkpoint is None else self.checkpoint.folder
         asked = (self.output, self.draws_to, self.std_to, self.save, self.report, self.gallery, folder)
         given = [path.resolve() for path in asked if path is not None]
@@ -288,7 +288,7 @@ class Recovery:
                 raise InvalidData(f"{read} is the input: write to another file, so that the raw data stay.")
 
     def _check_fits(self, table: Any) -> None:
-        """Refuse outputs that cannot hold what the table is."""
+        """Refuse outputs that cannot hold the table."""
         from unfade.io.tables import ARRAYS, column_names, holds_numbers
 
         for path in (self.output, self.draws_to):
@@ -308,7 +308,7 @@ class Recovery:
 
 
 def fitted(out: Output, fit: Callable[[Any], Any], model: Path | None, how: dict[str, Any]) -> Any:
-    """A recoverer, fitted by `fit` or from a file; of processes that train together the first goes on with it."""
+    """Fit a recoverer by `fit`, or load it from a file; of processes that train together only the first continues."""
     from unfade import Recoverer
     from unfade.training import distributed as processes
 
@@ -323,7 +323,7 @@ def fitted(out: Output, fit: Callable[[Any], Any], model: Path | None, how: dict
 
 
 def _write(table: Any, path: Path, text: Any = None, decimals: bool = True) -> None:
-    """Write a table; where it came from a CSV file and goes to one, cells that did not change in their own text."""
+    """Write a table; from CSV to CSV, cells that did not change keep their text."""
     from unfade.io.csv_text import is_csv
     from unfade.io.tables import write_table
 
@@ -345,7 +345,7 @@ def _write_draws(draws: Any, path: Path, text: Any, names: list[str], decimals: 
 
 
 def _count_missing(table: Any, columns: Any) -> int:
-    """How many cells are missing: marks of missing values count too."""
+    """Count missing cells, also those with values that stand for missing."""
     from unfade.data.containers import open_container
     from unfade.io.tables import count_missing
 
@@ -354,7 +354,7 @@ def _count_missing(table: Any, columns: Any) -> int:
 
 
 def check_report(report: Path) -> None:
-    """Refuse a name that is not a page's, or that could not be written."""
+    """Refuse a name that is not one of a page, or that cannot be written."""
     from unfade.storage import check_writable
 
     if report.suffix not in (".html", ".htm"):

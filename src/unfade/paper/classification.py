@@ -1,4 +1,4 @@
-"""fig5-histograms and fig6-classification: what draws do for a classifier of few labels (section 4.2, supplement C)."""
+"""fig5-histograms and fig6-classification: classifiers of few labels on draws (section 4.2, supplement C)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ POOL = 50  # draws a labelled row that the classifier is trained on, one picked 
 
 
 def fig6_classification(study: Study, results: Results, repeats: int, say: Say) -> str:
-    """Accuracy, calibration error and Brier score of the votes, over the missing ratio; both data sets."""
+    """Compute accuracy, calibration error and Brier score over the share missing, for both data sets."""
     settings = [Setting(data, share, r) for data in ("mnist", "fashion-mnist") for share in SHARES for r in range(repeats)]
     for name in INPUTS:
         todo = [setting for setting in settings if _key(setting, name) not in results]
@@ -41,7 +41,7 @@ def fig6_classification(study: Study, results: Results, repeats: int, say: Say) 
 
 
 def _beside_the_paper(results: Results, repeats: int) -> str:
-    """In how many settings the paper's order of methods comes out."""
+    """Count the settings that reproduce the paper's order of methods."""
     cells = [(data, share) for data in ("mnist", "fashion-mnist") for share in SHARES]
     mean = {(cell, name): _scores_of(results, *cell, name, repeats, "accuracy")[0] for cell in cells for name in INPUTS}
     ahead = {other: sum(mean[cell, "TAE as printed"] > mean[cell, other] for cell in cells) for other in ("raw", "MVAE")}
@@ -52,7 +52,7 @@ def _beside_the_paper(results: Results, repeats: int) -> str:
 
 
 def fig5_histograms(study: Study, results: Results, repeats: int, say: Say) -> str:
-    """Histograms of the classes that draws of a few test rows are given."""
+    """Draw histograms of the classes predicted for draws of a few test rows."""
     setting = Setting("mnist", 0.8)
     votes = {name: _measure(study, results, name, [setting], say)[0][:6] for name in RECOVERED}
     obs, labels = _rows(study, setting)
@@ -63,7 +63,7 @@ def fig5_histograms(study: Study, results: Results, repeats: int, say: Say) -> s
 
 
 def _measure(study: Study, results: Results, name: str, settings: Sequence[Setting], say: Say) -> list[Tensor]:
-    """Fit, classify and judge, side by side; answers the votes, (samples, classes) a setting."""
+    """Fit, classify and score, together; return the votes, (samples, classes) per setting."""
     say(f"{name}: {len(settings)} side by side, first {settings[0]}")
     data, labels = zip(*[_rows(study, setting) for setting in settings], strict=True)
     posteriors: Sequence[PosteriorLVM | None] = [None] * len(settings)
@@ -83,7 +83,7 @@ def _measure(study: Study, results: Results, name: str, settings: Sequence[Setti
 
 
 def _rows(study: Study, setting: Setting) -> tuple[Observations, Tensor]:
-    """Corrupted rows, chosen by the repeat, and their classes; the first tenth counts as labelled."""
+    """Return corrupted rows, chosen by the repeat, and their classes; the first tenth counts as labelled."""
     dataset = study.dataset(setting.data)
     rows = min(CORRUPTED, study.schedule.train_rows or CORRUPTED)
     chosen = torch.randperm(len(dataset.train), generator=torch.Generator().manual_seed(setting.mask))[:rows]
@@ -98,7 +98,7 @@ def _labelled(obs: Observations) -> int:
 def _inputs(
     name: str, posterior: PosteriorLVM | None, obs: Observations, draws: int, seed: int = 3, first: int = 0
 ) -> Tensor:
-    """What the classifier sees, (draws, samples, entries): draws of clean rows, or the raw ones."""
+    """Return the classifier's inputs, (draws, samples, entries): draws of clean rows, or the raw ones."""
     if posterior is None:
         parts = [obs.values, obs.observed.to(obs.values.dtype)] if name == "raw and mask" else [obs.values]
         return torch.cat(parts, 1)[None]
@@ -107,7 +107,7 @@ def _inputs(
 
 
 def _train(inputs: Tensor, labels: Tensor, steps: int) -> list[Classifier]:
-    """One fully connected layer with a leaky ReLU for each set of rows, another draw of each row at each step.
+    """Train one fully connected layer with a leaky ReLU for each set of rows, on another draw of each row at each step.
 
     inputs: (classifiers, draws, samples, entries), labels: (classifiers, samples).
     """
@@ -131,7 +131,7 @@ def _train(inputs: Tensor, labels: Tensor, steps: int) -> list[Classifier]:
 
 @torch.no_grad()
 def _votes(study: Study, classifier: Classifier, name: str, posterior: PosteriorLVM | None, obs: Observations) -> Tensor:
-    """Share of draws given to each class, (samples, classes)."""
+    """Compute the share of draws given to each class, (samples, classes)."""
     weight, bias = classifier
     parts = []
     for i in range(0, len(obs), 512):
@@ -142,7 +142,7 @@ def _votes(study: Study, classifier: Classifier, name: str, posterior: Posterior
 
 
 def _judge(votes: Tensor, labels: Tensor) -> dict[str, float]:
-    """Accuracy of the largest vote; expected calibration error in ten bins of its share; Brier score."""
+    """Score votes: accuracy of the largest; expected calibration error in ten bins of its share; Brier score."""
     share, said = votes.max(1)
     right = (said == labels).float()
     bins = (share * 10).long().clamp(max=9)

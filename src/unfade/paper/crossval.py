@@ -7,7 +7,7 @@ COLLAPSED = 1 / 3  # share of missing entries in 90 % intervals below which a po
 
 
 def crossval(study: Study, results: Results, repeats: int, say: Say) -> str:
-    """All pairs of C and lambda side by side, and the MVAE's level."""
+    """Run all pairs of C and lambda together, and the MVAE."""
     setting = Setting("mnist", 0.9)
     pairs = [(C, lam) for C in VALUES for lam in VALUES]
     _, obs = study.rows(setting, "train")

@@ -1,4 +1,4 @@
-"""The paper's data sets: read from a folder, or fetched from their public homes and checked."""
+"""The paper's data sets: read from a folder, or downloaded and checked."""
 
 import gzip
 import hashlib
@@ -55,12 +55,12 @@ HAR_DIGEST = "e4d2e56f6ab057c4c38aa6421acbabd9a2ddfe6f3a6c15e4d359d7633b1ed94a" 
 
 
 def default_folder() -> Path:
-    """Where data sets are kept: $UNFADE_DATA, or a folder in the user's cache."""
+    """Return the folder of data sets: $UNFADE_DATA, or one in the user's cache."""
     return Path(os.environ.get("UNFADE_DATA") or Path.home() / ".cache" / "unfade")
 
 
 def load(name: str, folder: Path | None = None) -> Dataset:
-    """A data set by its name, from `folder`; what is not there is fetched into it."""
+    """Load a data set by name from `folder`; download it into the folder if it is missing."""
     if name not in LOADERS:
         raise InvalidFile(f"Data sets are {sorted(LOADERS)}, got {name!r}.")
     return LOADERS[name](folder or default_folder())
@@ -87,7 +87,7 @@ def _idx_dataset(name: str, folder: Path, digests: dict[str, str], home: str) ->
 
 
 def _read_idx(path: Path, digest: str) -> np.ndarray:
-    """An array in the IDX format of MNIST's authors: two zero bytes, type, rank, sizes, then bytes."""
+    """Read an array in the IDX format of MNIST's authors: two zero bytes, type, rank, sizes, then bytes."""
     try:
         raw = gzip.decompress(path.read_bytes())
     except (OSError, EOFError) as error:
@@ -99,7 +99,7 @@ def _read_idx(path: Path, digest: str) -> np.ndarray:
 
 
 def _har(folder: Path) -> Dataset:
-    """UCI HAR: 561 features in [-1, 1] brought to [0, 1]; 7,352 rows to train on, 2,947 unseen."""
+    """Load UCI HAR: 561 features mapped from [-1, 1] to [0, 1]; 7,352 rows to train on, 2,947 to test."""
     kept = folder / "uci_har" / "har_features_q16.npz"
     if not kept.exists():
         _pack_har(folder, kept)
@@ -114,7 +114,7 @@ def _har(folder: Path) -> Dataset:
 
 
 def _pack_har(folder: Path, kept: Path) -> None:
-    """The archive of UCI, kept as 16-bit integers."""
+    """Convert UCI's archive to 16-bit integers, and save them."""
     packed = folder / "uci_har" / "archive.zip"
     _fetch(HAR_HOME, packed)
     try:

@@ -27,7 +27,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def fig7_depth(study: Study, results: Results, repeats: int, say: Say) -> str:
-    """The paper's networks and ours on the same frames: pictures, and how sure they are of pixels far from any measured."""
+    """Recover frames by the paper's networks and ours: pictures, and sd of pixels by distance from a measured one."""
     lines = ["| sd of missing pixels, mm | " + " | ".join(_BANDS) + " |", "|---" * (len(_BANDS) + 1) + "|"]
     for path in _stacks(study.data_dir):
         for name in WAYS:
@@ -40,7 +40,7 @@ def fig7_depth(study: Study, results: Results, repeats: int, say: Say) -> str:
 
 
 def _impute(study: Study, results: Results, frames: Any, name: str, kind: str, say: Say) -> None:
-    """Train one way on one stack, and keep the model, a picture and the spread of its draws."""
+    """Train one way on one stack; save the model, a picture and the sd of its draws."""
     quick = study.schedule.train_rows is not None
     given = frames.read(range(0, len(frames), max(1, len(frames) // 40) if quick else 1))
     shown = given[np.linspace(0, len(given) - 1, 5).round().astype(int)]
@@ -63,7 +63,7 @@ _BANDS = {"1 away": (0, 1.5), "2 to 4": (1.5, 4.5), "5 to 8": (4.5, 8.5), "furth
 
 
 def _spread(sd: np.ndarray, given: np.ndarray) -> dict[str, float]:
-    """Mean sd of missing pixels, by how far the nearest measured one is."""
+    """Compute the mean sd of missing pixels, by distance to the nearest measured one."""
     from scipy.ndimage import distance_transform_edt
 
     far = np.stack([distance_transform_edt(np.isnan(frame)) for frame in given])
@@ -72,7 +72,7 @@ def _spread(sd: np.ndarray, given: np.ndarray) -> dict[str, float]:
 
 
 def _stacks(folder: Path | None) -> list[Path]:
-    """Raw depth maps of each sensor there."""
+    """Find raw depth maps of each sensor."""
     places = [] if folder is None else [folder, folder / "depth"]
     found = [path for place in places for sensor in ("kinect", "realsense") for path in place.glob(f"{sensor}*.np[yz]")]
     if not found:

@@ -17,24 +17,24 @@ SHOWN = ("MVAE", "TAE as printed", "unfade")
 
 
 def fig1_toy(study: Study, results: Results, repeats: int, say: Say) -> str:
-    """The paper's experiment in two dimensions, the exact posterior added."""
+    """Run the paper's experiment in two dimensions, with the exact posterior."""
     shown = toy(results.folder, verbose=0)
     results.put({"energy distance to the exact posterior": shown.scores})
     return "# Two dimensions\n\n```\n" + shown.text + "\n```"
 
 
 def fig1_digits(study: Study, results: Results, repeats: int, say: Say) -> str:
-    """MNIST at 80 % missing: corrupted, mean, draws."""
+    """Draw MNIST at 80 % missing: corrupted, mean, draws."""
     return examples(study, results, [Setting("mnist", 0.8)], "digits.png", say)
 
 
 def fig4_examples(study: Study, results: Results, repeats: int, say: Say) -> str:
-    """MNIST at 50 and 80 % missing: mean and draws of the MVAE, the printed TAE and unfade."""
+    """Draw MNIST at 50 and 80 % missing: mean and draws of the MVAE, the printed TAE and unfade."""
     return examples(study, results, [Setting("mnist", 0.5), Setting("mnist", 0.8)], "examples.png", say)
 
 
 def fig4_curves(study: Study, results: Results, repeats: int, say: Say) -> str:
-    """PSNR and ELBO against the share of observed entries, by masks."""
+    """Compute PSNR and ELBO against the share of observed entries, over masks."""
     shares = [0.1, 0.2, 0.3, 0.5, 0.7, 0.9]
     settings = [Setting("mnist", 1 - share, mask) for share in shares for mask in range(repeats)]
     fill(study, results, settings, "curves", say, SHOWN)
@@ -87,7 +87,7 @@ def _draw_curves(path: Path, shares: list[float], curves: dict[str, dict[str, li
 
 
 def examples(study: Study, results: Results, settings: list[Setting], picture: str, say: Say) -> str:
-    """Mean and draws of the first test images; the scores beside. A picture that is there is not made again."""
+    """Draw mean and draws of the first test images, with scores; an existing picture is kept."""
     if not (results.folder / picture).exists():
         pictures = {}
         for setting in settings:
@@ -119,7 +119,7 @@ def _with_holes(obs: Observations) -> Tensor:
 
 
 def _draw_examples(path: Path, pictures: dict[str, Any], image: tuple[int, int]) -> None:
-    """One line an image and method: corrupted, mean, five draws, truth; missing pixels blue."""
+    """Draw a line per image and method: corrupted, mean, five draws, truth; missing pixels blue."""
     from matplotlib.figure import Figure
 
     rows = [(name, i) for name in pictures for i in range(4)]

@@ -1,4 +1,4 @@
-"""The experiments by name, and how one is run into a folder."""
+"""The experiments by name, and their runs into a folder."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ Experiment = Callable[[Study, Results, int, Say], str]
 
 @dataclass(frozen=True)
 class Named:
-    """An experiment, what it is in the paper, and how often the paper repeated it (None: it is not repeated)."""
+    """An experiment, its content in the paper, and how often the paper repeated it (None: it is not repeated)."""
 
     run: Experiment
     what: str
@@ -57,10 +57,10 @@ def reproduce(
     lims: Sequence[float] = (),
     missing: Sequence[float] = (),
 ) -> str:
-    """Run an experiment into `folder`: settings.json, results.json, pictures, report.md. Answers the report.
+    """Run an experiment into `folder`: settings.json, results.json, pictures, report.md. Returns the report.
 
-    A folder with results of the same settings is gone on with. together: models trained side by side. data, ways, lims,
-    missing: what tables are limited to, as in `Study`, where something is said; another time others may be added.
+    A folder with results of these settings is continued. together: models trained together. data, ways, lims, missing:
+    parts of the tables to run, as in `Study`, all if empty; others may be added later.
     """
     settings = describe(name, schedule, repeats, noise_known)
     where = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else torch.device(device)
@@ -77,7 +77,7 @@ def reproduce(
 
 
 def _only(**said: Sequence[Any]) -> dict[str, Any]:
-    """What a table is limited to, where something was said."""
+    """Check the parts of a table to run, and drop empty ones."""
     for name, known in (("data", LOADERS), ("ways", WAYS), ("missing", Study.missing)):
         if unknown := [each for each in said[name] if each not in known]:
             raise InvalidData(f"Expected some of {', '.join(map(str, known))}; got {', '.join(map(str, unknown))}.")
@@ -85,7 +85,7 @@ def _only(**said: Sequence[Any]) -> dict[str, Any]:
 
 
 def describe(name: str, schedule: str, repeats: int | None, noise_known: bool) -> dict[str, Any]:
-    """The settings of a run, as they are kept beside its results."""
+    """Describe the settings of a run, for the folder of its results."""
     if name not in EXPERIMENTS:
         raise InvalidData(f"Experiments are {', '.join(EXPERIMENTS)}; got {name!r}.")
     if schedule not in SCHEDULES:

@@ -1,4 +1,4 @@
-"""Conditions of supplement C, the schedules that experiments run on, and the numbers the paper prints."""
+"""Conditions of supplement C, the schedules of the experiments, and the numbers printed in the paper."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,11 @@ NOISE = 0.1  # sd of the noise on data in [0, 1]
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and on how much.
+    """Lengths and sizes of an experiment.
 
-    training: of every method; inference: of the network that the ELBO of the truth needs; train_rows,
-    test_rows: the first so many rows (None: all); scored: rows that draws are scored on; n_candidates: proposals where
-    draws are resampled; classified: training where draws are classified (None: as elsewhere); classifier_steps: of the
-    classifiers.
+    training: of every method; inference: of the network for the ELBO of the truth; train_rows, test_rows: number of
+    first rows (None: all); scored: rows whose draws are scored; n_candidates: proposals per resampled draw; classified:
+    training before classification (None: `training`); classifier_steps: of the classifiers.
     """
 
     training: TrainingConfig

@@ -1,4 +1,4 @@
-"""What the experiments share: corrupted data, models trained side by side, scores, and results that survive a kill."""
+"""Common parts of the experiments: corrupted data, models trained together, scores, results that survive a kill."""
 
 import json
 import time
@@ -32,9 +32,9 @@ Say = Callable[[str], None]  # told what is being done
 
 @dataclass(frozen=True)
 class Setting:
-    """Data and how it is corrupted. missing: share of entries, or None for a visible window of 10 x 10; mask: its seed.
+    """Data and their corruption. missing: share of entries, or None for a visible window of 10 x 10; mask: its seed.
 
-    rows: how many are trained on (None: as the schedule says); trained_on: whether those are scored, or unseen ones.
+    rows: number of training rows (None: as in the schedule); trained_on: score these instead of test rows.
     """
 
     data: str
@@ -45,7 +45,7 @@ class Setting:
 
     @property
     def hidden(self) -> str:
-        """What cannot be seen, in words."""
+        """Missing entries, in words."""
         return "window" if self.missing is None else f"{self.missing:.0%} missing"
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Setting:
 class Way:
     """A way to draw: the method that trains for it, with closed-form conditioning or not, resampled or not.
 
-    stopped: training ends when held-out observed entries are no longer predicted better, at most after all steps.
+    stopped: training ends by early stopping, at most after all steps.
     """
 
     method: str
@@ -84,10 +84,10 @@ STOPPED = {
 
 @dataclass(frozen=True)
 class Study:
-    """Where and how an experiment runs: schedule, folder of data, device, networks, noise known to all or learned.
+    """Conditions of an experiment: schedule, folder of data, device, networks, whether the noise level is known.
 
-    data, missing, ways, lims: what tables are limited to; a lim is the width of the interval of log-variances.
-    by_row: whether scores of single rows are kept beside their means, for methods to be compared row by row.
+    data, missing, ways, lims: parts of tables to run; a lim is the width of the interval of log-variances. by_row: keep
+    scores of single rows along with their means, to compare methods row by row.
     """
 
     schedule: Schedule
@@ -103,7 +103,7 @@ class Study:
     by_row: bool = False
 
     def rows(self, setting: Setting, part: str) -> tuple[Tensor, Observations]:
-        """Clean rows of the "train" or "test" part and their observations, on the device."""
+        """Return clean rows of the "train" or "test" part and their observations, on the device."""
         dataset = self.dataset(setting.data)
         clean = self._trained_on(setting) if part == "train" else dataset.test[: self.schedule.test_rows]
         return clean.to(self.device), corrupt(clean, setting, dataset, part).to(self.device)
@@ -112,7 +112,7 @@ class Study:
         return self.dataset(setting.data).train[: self.schedule.train_rows][: setting.rows]
 
     def dataset(self, name: str) -> Dataset:
-        """A data set, read once."""
+        """Load a data set, once."""
         key = name, self.data_dir
         if key not in _LOADED:
             _LOADED[key] = load(name, self.data_dir)
@@ -126,9 +126,9 @@ class Study:
         settings: Sequence[dict[str, Any]] | None = None,
         stopped: bool = False,
     ) -> list[PosteriorLVM]:
-        """Posteriors of one method, one for each set of observations, side by side.
+        """Fit posteriors of one method, one for each set of observations, together.
 
-        stopped: as in `Way`. Entries are held out during 0.7 of the steps at most; the rest is for training on all of them.
+        stopped: as in `Way`. Entries are held out during 0.7 of the steps at most; the rest trains on all of them.
         """
         training = self.schedule.training
         training = replace(training, steps=max(1, int(0.7 * training.steps))) if stopped else training
@@ -142,7 +142,7 @@ class Study:
         return [fit.posterior for fit in fits]
 
     def fit_way(self, way: Way, data: Sequence[Observations], seeds: Sequence[int]) -> list[PosteriorLVM]:
-        """Posteriors as a way to draw needs them."""
+        """Fit posteriors for a way to draw."""
         posteriors = self.fit(way.method, data, seeds, stopped=way.stopped)
         for posterior in posteriors:
             posterior.conditioned = way.conditioned
@@ -153,9 +153,9 @@ class Study:
         return noise.to(self.device)
 
     def groups(self, settings: Sequence[Setting], alike: bool = False) -> Iterator[list[Setting]]:
-        """Settings whose models have one shape, as many as are trained side by side.
+        """Group settings whose models have one shape, as many as are trained together.
 
-        alike: that differ in their masks only, as models side by side share the number of their steps.
+        alike: in a group only masks differ, as models trained together share the number of steps.
         """
         by_shape: dict[Any, list[Setting]] = {}
         for setting in settings:
@@ -167,10 +167,10 @@ class Study:
     def scores(
         self, posterior: PosteriorLVM, clean: Tensor, obs: Observations, refined: bool, columns: Tensor | None = None
     ) -> dict[str, Any]:
-        """Energy score, CRPS, coverage and PSNR on the missing entries of the first `scored` rows.
+        """Compute energy score, CRPS, coverage and PSNR on the missing entries of the first `scored` rows.
 
-        columns: those that count; None: all. Coverage leaves out entries that hardly vary in what was observed:
-        constant black pixels would decide it.
+        columns: those that count; None: all. Coverage leaves out entries that hardly vary in the observations: constant
+        black pixels would dominate it.
         """
         some, truth = obs[: self.schedule.scored], clean[: self.schedule.scored]
         vary = _observed_variance(obs) > NOISE**2 + 0.01
@@ -203,7 +203,7 @@ class Study:
     def elbos(
         self, posteriors: Sequence[PosteriorLVM], clean: Sequence[Tensor], obs: Sequence[Observations]
     ) -> list[dict[str, float]]:
-        """The ELBO of the truth; its inference network is trained on these very rows, as the paper's on the test set."""
+        """Compute the ELBO of the truth; its inference network is trained on these rows, as the paper's on the test set."""
         found = reconstruction_elbos(posteriors, obs, clean, self.architecture, self.schedule.inference)
         return [{"ELBO": each.elbo, "ELBO's standard error": each.standard_error} for each in found]
 
@@ -212,7 +212,7 @@ _LOADED: dict[tuple[str, Path | None], Dataset] = {}
 
 
 def corrupt(clean: Tensor, setting: Setting, dataset: Dataset, part: str) -> Observations:
-    """Observations of clean rows: noise of sd 0.1 and entries hidden, by the setting's own seed."""
+    """Add noise of sd 0.1 to clean rows, and hide entries by the setting's own seed."""
     generator = torch.Generator().manual_seed(1000 * setting.mask + (part == "test"))
     if setting.missing is None:
         observed = mask_window(len(clean), dataset.image or (1, 1), (10, 10), generator).flatten(1)
@@ -228,7 +228,7 @@ def _observed_variance(obs: Observations) -> Tensor:
 
 
 class Results:
-    """Results of an experiment by name, written as they come with the seconds that it took; none is run again."""
+    """Results of an experiment by name, written as they come with its seconds; no result is computed twice."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]):
         folder.mkdir(parents=True, exist_ok=True)
@@ -267,7 +267,7 @@ def fill(
     names: Sequence[str] = tuple(WAYS),
     known: dict[str, Way] = WAYS,
 ) -> None:
-    """Train and score what is not among the results yet, method by method, as many models side by side as fit."""
+    """Train and score models whose results are missing, method by method, as many together as fit."""
     for method, stopped in dict.fromkeys((known[name].method, known[name].stopped) for name in names):
         ways = {name: known[name] for name in names if (known[name].method, known[name].stopped) == (method, stopped)}
         todo = [s for s in settings if any(key(s, name, label) not in results for name in ways)]
@@ -293,7 +293,10 @@ def _score(
     posteriors: Sequence[PosteriorLVM],
     seconds: float,
 ) -> None:
-    """Scores of posteriors, one for each setting of a group, drawn from in each way. seconds: that one took to train."""
+    """Score posteriors, one for each setting of a group, drawn from in each way.
+
+    seconds: training time of one.
+    """
     test = [study.rows(setting, "train" if setting.trained_on else "test") for setting in group]
     elbos: dict[bool, list[dict[str, float]]] = {}
     for name, way in ways.items():
@@ -310,10 +313,10 @@ def _score(
 
 
 def key(setting: Setting, way: str, label: str) -> str:
-    """The name of a result."""
+    """Name a result."""
     return f"{setting}; {way}; {label}"
 
 
 def over_repeats(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation; 0 for a single value."""
+    """Compute mean and standard deviation; 0 for a single value."""
     return mean(values), stdev(values) if len(values) > 1 else 0.0

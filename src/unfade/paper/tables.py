@@ -1,4 +1,4 @@
-"""table1 and supp-mnar: the ELBO of the truth and scores that do not depend on a variance floor, for every way to draw."""
+"""table1 and supp-mnar: ELBO of the truth, and scores without a variance floor, for every way to draw."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ STYLES = {  # colour, marker and place beside the others of the same setting
 
 
 def table1(study: Study, results: Results, repeats: int, say: Say) -> str:
-    """27 cells of supplement D.3 with our own methods beside, at two floors of the variance."""
+    """Run the 27 cells of supplement D.3 and our own methods, at two floors of the variance."""
     cells = [cell for cell in TABLE_1 if cell[0] in study.data and cell[1] in study.missing]
     settings = [Setting(*cell, mask) for cell in cells for mask in range(repeats)]  # repeats are masks, as in the paper
     papers: dict[Cell, dict[str, float]] = {cell: {n: value for n, (value, _) in TABLE_1[cell].items()} for cell in cells}
@@ -42,7 +42,7 @@ def table1(study: Study, results: Results, repeats: int, say: Say) -> str:
 
 
 def mnar(study: Study, results: Results, repeats: int, say: Say) -> str:
-    """A visible window of 10 x 10 pixels, supplement D.2."""
+    """Run supplement D.2: a visible window of 10 x 10 pixels."""
     settings = [Setting("mnist", None, mask) for mask in range(repeats)]
     printed = {name: str(value) for name, value in MNAR.items()}
     text = ["# Structured missing values: a window of 10 x 10 is seen", ""]
@@ -57,7 +57,7 @@ def mnar(study: Study, results: Results, repeats: int, say: Say) -> str:
 
 
 def _fill(study: Study, results: Results, settings: Sequence[Setting], lim: float, say: Say) -> str:
-    """Run what is missing at one floor of the variance; answers its name."""
+    """Run what is missing at one floor of the variance; return its name."""
     label = f"lim {lim:g}"
     at_floor = replace(study, architecture=replace(study.architecture, width=lim))
     fill(at_floor, results, settings, label, say, study.ways)
@@ -65,7 +65,7 @@ def _fill(study: Study, results: Results, settings: Sequence[Setting], lim: floa
 
 
 def _elbos(study: Study, results: Results, settings: Sequence[Setting], label: str) -> Elbos:
-    """The ELBO of every way to draw that has one of its own: it is that of q(x|y) before any resampling."""
+    """Collect the ELBO of every way without resampling: it is a bound for q(x|y) before resampling."""
     masks: dict[Cell, list[Setting]] = {}
     for setting in settings:
         masks.setdefault((setting.data, setting.missing), []).append(setting)
@@ -77,7 +77,7 @@ def _elbos(study: Study, results: Results, settings: Sequence[Setting], label: s
 
 
 def beside_the_paper(found: Elbos, papers: Mapping[Cell, Mapping[str, float]]) -> str:
-    """How far our ELBOs are from those that the paper prints, from the least to the most of the settings."""
+    """Compare our ELBOs with those printed in the paper: least and largest difference over the settings."""
     said = []
     for way, name in PAPERS_NAME.items():
         gaps = [ours[way][0] - papers[cell][name] for cell, ours in found.items() if way in ours and name in papers[cell]]
@@ -88,7 +88,7 @@ def beside_the_paper(found: Elbos, papers: Mapping[Cell, Mapping[str, float]]) -
 
 
 def _rows(study: Study, results: Results, settings: Sequence[Setting], label: str, papers: dict[str, str]) -> list[str]:
-    """One line a way to draw: means over masks, their spread where there are several, the paper's ELBO beside."""
+    """Format a line per way to draw: means over masks, their sd if there are several, the paper's ELBO."""
     columns = COLUMNS if study.noise_known else (*COLUMNS, "noise")
     lines = ["| | ELBO, paper | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
     for way in study.ways:
@@ -108,7 +108,7 @@ def _mean(name: str, values: Sequence[float]) -> str:
 
 
 def draw_elbos(path: Path, floors: Mapping[str, Elbos]) -> None:
-    """One panel a floor: ELBOs by setting, the paper's hollow; those below zero as arrows at the lower edge."""
+    """Draw a panel per floor: ELBOs by setting, the paper's hollow; those below zero as arrows at the lower edge."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
