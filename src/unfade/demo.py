@@ -52,7 +52,7 @@ def digits(folder: Path, seed: int = 0, verbose: int = 1) -> Shown:
     _draw_digits(picture, corrupted, draws, clean.numpy())
     text = [
         "Corrupted digits: half of the pixels hidden, noise of sd 0.1 on the rest (black 0, white 1).",
-        f"Noise level found: {rec.noise_:.3f}",
+        f"Estimated noise level: {rec.noise_:.3f}",
         _table(scores),
         f"Pictures: {picture}",
     ]
@@ -80,9 +80,9 @@ def _simple_fills(corrupted: np.ndarray) -> dict[str, np.ndarray]:
 
 def _table(scores: dict[str, Scores]) -> str:
     """Format scores as a table of text."""
-    lines = [f"{'on hidden pixels':22}{'RMSE':>8}{'CRPS':>8}{'energy':>8}{'90 % coverage (due)':>22}"]
+    lines = [f"{'on hidden pixels':22}{'RMSE':>8}{'CRPS':>8}{'energy':>8}{'90 % coverage (nominal)':>22}"]
     for name, score in scores.items():
-        covered = f"{score.coverage:.3f} ({score.coverage_due:.3f})" if score.draws > 1 else "a single guess"
+        covered = f"{score.coverage:.3f} ({score.coverage_due:.3f})" if score.draws > 1 else "a single value"
         lines.append(f"{name:22}{score.rmse:8.3f}{score.crps:8.3f}{score.energy_score:8.3f}{covered:>22}")
     return "\n".join(lines)
 

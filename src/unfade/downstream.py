@@ -275,7 +275,9 @@ def cross_propagate(recoverer: Any, estimator: Any, X: Any, y: Any, cv: Any = 5,
     splitter = check_cv(cv, y, classifier=tagged or hasattr(estimator, "predict_proba"))
     folds = list(splitter.split(np.zeros(len(y)), y))
     if sorted(row for _, test in folds for row in test) != list(range(len(y))):
-        raise InvalidData("Expected folds that predict every row once, as KFold's do: cv leaves rows out, or repeats them.")
+        raise InvalidData(
+            "Expected folds that predict every row once, as those of KFold do, got some that leave rows out or repeat them."
+        )
     values: np.ndarray | None = None
     for train, test in folds:
         inside, outside = _safe_indexing(X, train), _safe_indexing(X, test)

@@ -23,7 +23,7 @@ def renamed(names: Mapping[str, str], old: str, what: str) -> str:
     """Return the present name for a former one, with a FutureWarning; any other name as it is."""
     if old not in names:
         return old
-    warnings.warn(f"The {what} {old!r} is called {names[old]!r} now.", FutureWarning, stacklevel=4)
+    warnings.warn(f"The {what} {old!r} is now called {names[old]!r}.", FutureWarning, stacklevel=4)
     return names[old]
 
 

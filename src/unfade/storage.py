@@ -42,7 +42,9 @@ def whole_or_nothing(path: str | os.PathLike[str], keep: bool = True) -> Iterato
             os.chmod(name, 0o666 & ~_umask())
             os.replace(name, target)
     except OSError as error:
-        raise InvalidFile(f"Cannot write {target}: {error.strerror or error}. Nothing was left under that name.") from None
+        raise InvalidFile(
+            f"Cannot write {target}: {error.strerror or error}. Nothing was written under that name."
+        ) from None
     finally:
         Path(name).unlink(missing_ok=True)
 
@@ -86,7 +88,7 @@ def check_free(folder: Path) -> None:
     """Refuse a name for a new folder that exists, or whose parent folder does not."""
     folder = followed(folder)
     if folder.exists():
-        raise InvalidFile(f"{folder} is there already. Give another name, or remove it first.")
+        raise InvalidFile(f"{folder} exists already. Give another name, or remove it first.")
     _check_parent(folder)
 
 

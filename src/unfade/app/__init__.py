@@ -89,6 +89,6 @@ def _announce(address: str, port: int, open_browser: bool) -> None:
             if trial.connect_ex((HOST, port)) == 0:
                 break
         time.sleep(0.1)
-    print(f"unfade: open {address}\nFor this computer only. Ctrl-C ends it.", flush=True)
+    print(f"unfade: open {address}\nFor this computer only. Press Ctrl-C to end.", flush=True)
     if open_browser:
         webbrowser.open(address)

@@ -11,15 +11,15 @@ from PIL import Image
 from unfade.app.uploads import ColumnFacts
 
 KINDS = {
-    "continuous": "number",
-    "integer": "whole number",
+    "continuous": "continuous",
+    "integer": "integer",
     "boolean": "yes or no",
     "date": "date",
     "time": "time of day",
     "duration": "duration",
-    "ordinal": "category with an order",
+    "ordinal": "ordinal, a category with an order",
     "category": "category",
-    "passthrough": "left out, passes through",
+    "passthrough": "passthrough, not used",
 }
 MOST_BARS = 40
 STYLE = """

@@ -26,7 +26,7 @@ from unfade.training.loop import Progress
 
 AT_ONCE = 2000  # rows between two looks at whether the work was cancelled
 MOST_NUMBERS = 200_000_000  # draws times cells that are kept in memory
-READY, FILLING, DRAWING = "Getting ready", "Filling and cleaning", "Making draws"
+READY, FILLING, DRAWING = "Preparing", "Filling and cleaning", "Drawing"
 FILES, REPORT = "Writing the files", "Writing the report"
 
 
@@ -157,7 +157,7 @@ class Worker(threading.Thread):
         self.loaded, self.settings, self.folder = loaded, settings, folder
         self.cancelled = threading.Event()
         self.why = "Cancelled."  # said where it was
-        self.notices: list[str] = [] if loaded.rule is None else [f"Pixels that are missing: {loaded.rule}."]
+        self.notices: list[str] = [] if loaded.rule is None else [f"Missing pixels: {loaded.rule}."]
         self.error: str | None = None
         self.result: Result | None = None
         expected = expected_seconds(loaded, settings)
@@ -278,7 +278,7 @@ class Worker(threading.Thread):
     def _write_draws(self, draws: Draws, path: Path) -> None:
         names = column_names(self.loaded.table)
         if taken := sorted({"draw", "row"} & set(names)):
-            raise InvalidData(f"it needs the names draw and row for itself, but the data have {taken}. Rename them.")
+            raise InvalidData(f"it needs the names draw and row, but the data have {taken}. Rename them.")
         write_table(long_table(draws, names), path)
 
     def _write_report(self, rec: Recoverer, draws: Draws, path: Path) -> None:

@@ -31,7 +31,7 @@ def main() -> None:
         st.error("This page needs its key. Open the address that unfade printed when it was started, all of it.")
         st.stop()
     st.markdown(
-        "Fills the holes of a table or of images, takes noise away, and says how sure it is of every value. "
+        "Fills missing values of a table or of images, removes noise, and gives the uncertainty of every value. "
         "Your data stay on this computer."
     )
     workspace = own_workspace()
@@ -89,7 +89,9 @@ def data_step(workspace: Workspace) -> Loaded | None:
 def ask_for_file(workspace: Workspace) -> None:
     """Take a file into the workspace, as Streamlit forgets it at a reload; show why a file cannot be used."""
     if st.session_state.get("gone"):
-        st.info(f"What this page had is gone: it is kept for {lasting(RETURN_SECONDS)} after the page was closed.")
+        st.info(
+            f"The data of this page were deleted: they are kept for {lasting(RETURN_SECONDS)} after the page is closed."
+        )
     upload = st.file_uploader(
         f"A table (CSV, Parquet, Feather) or an array of images (.npy, .npz), up to {UPLOAD_MEGABYTES} MB. "
         "Empty cells and NaN are missing.",
@@ -123,10 +125,10 @@ def show_data(loaded: Loaded) -> None:
         return
     left, right = st.columns(2, gap="medium")
     with left:
-        st.markdown("**What is missing**")
+        st.markdown("**Missing cells**")
         show_bars(loaded.columns, loaded.rows)
     with right:
-        st.markdown("**The first rows**")
+        st.markdown("**First rows**")
         st.dataframe(frame(loaded.part(0, 50)), height=min(320, 36 * (min(50, loaded.rows) + 1) + 2), hide_index=False)
     for column in loaded.columns:
         if column.problem:

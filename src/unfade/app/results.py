@@ -23,7 +23,7 @@ def show_result(loaded: Loaded, result: Result) -> None:
         }
     )
     made = " · ".join(f"{name}: {value}" for name, value in in_words(result.settings).items())
-    st.caption(plain(f"Made with these settings. {made}"))
+    st.caption(plain(f"Settings of these results. {made}"))
     with st.container(horizontal=True):
         offer("Clean data", result.clean, f"{loaded.stem}-clean{loaded.ending}", primary=True)
         offer(f"{result.settings.draws} draws", result.draws, f"{loaded.stem}-draws.parquet")
@@ -64,13 +64,13 @@ def show_row(loaded: Loaded, result: Result) -> None:
     cells = pd.DataFrame(
         {
             "column": [cell.column for cell in view.cells],
-            "as it came": [cell.came for cell in view.cells],
+            "given": [cell.came for cell in view.cells],
             "clean": [cell.clean for cell in view.cells],
-            "likely values": [cell.likely for cell in view.cells],
-            "what was done": [cell.became for cell in view.cells],
+            "90 % interval": [cell.likely for cell in view.cells],
+            "result": [cell.became for cell in view.cells],
         }
     )
     st.dataframe(cells, hide_index=True)
-    st.caption("Likely values: nine draws in ten lie between these two; of categories, how often each is drawn.")
+    st.caption("90 % interval: nine draws in ten lie inside; for categories, how often each value is drawn.")
     st.markdown(f"**Its {len(view.draws)} draws**")
     st.dataframe(pd.DataFrame(view.draws).rename_axis("draw"))

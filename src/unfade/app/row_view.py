@@ -10,7 +10,7 @@ from unfade.app.uploads import Loaded
 from unfade.estimator import Recoverer
 from unfade.inference.draws import Draws
 
-BECAME = {"observed": "as it came", "denoised": "cleaned", "imputed": "filled in", "missing": "still missing"}
+BECAME = {"observed": "unchanged", "denoised": "cleaned", "imputed": "filled", "missing": "still missing"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def row_view(loaded: Loaded, result: Result, row: int) -> RowView:
         likely = ""
         if changes[i] in ("imputed", "denoised"):
             likely = _likeliest(draws, facts.name) if facts.name in discrete else f"{words(least)} to {words(largest)}"
-        became = "passed through" if _passes(rec, i) else BECAME[changes[i]]
+        became = "passthrough" if _passes(rec, i) else BECAME[changes[i]]
         cells.append(Cell(facts.name, words(came), became, words(value), likely))
     return RowView([_record(draw) for draw in draws], cells, [])
 
@@ -75,7 +75,7 @@ def _record(table: Any) -> dict[str, Any]:
 def _pictures(part: Any, clean: Any, draws: Draws) -> list[tuple[str, np.ndarray]]:
     if part[0].ndim != 2:
         return []
-    shown = [("as it came", part[0]), ("recovered", clean[0])]
+    shown = [("given", part[0]), ("recovered", clean[0])]
     shown += [(f"draw {i}", draws.values[i, 0]) for i in range(min(6, len(draws)))]
     low, high = np.nanmin(draws.values), np.nanmax(draws.values)
     return [(name, picture(array, low, high)) for name, array in shown]

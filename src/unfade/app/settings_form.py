@@ -11,15 +11,15 @@ from unfade.app.uploads import ColumnFacts, Loaded
 from unfade.app.workspaces import Workspace
 
 NOISE = {
-    "none": "They are exact: keep them as they are",
-    "learn": "They carry noise: find out how much, column by column",
-    "learn-shared": "They carry noise: find out how much, one level relative to each column's spread",
-    "number": "They carry noise, and I know how much",
+    "none": "They are exact: keep them unchanged",
+    "learn": "They carry noise: estimate its level per column",
+    "learn-shared": "They carry noise: estimate one level, relative to each column's standard deviation",
+    "number": "They carry noise of a known level",
 }
 FILLS = {
-    "mean": "the mean of what is likely",
-    "median": "the median of what is likely",
-    "draw": "one draw: values spread as much as in the data",
+    "mean": "the posterior mean",
+    "median": "the posterior median",
+    "draw": "one draw: values vary as much as in the data",
 }
 DEFAULTS = {"noise": "none", "level": None, "draws": 20, "seed": 0, "seconds": None, "missing": "", "fill": "mean"}
 
@@ -27,13 +27,13 @@ DEFAULTS = {"noise": "none", "level": None, "draws": 20, "seed": 0, "seconds": N
 def settings_step(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings | None:
     """Run step 2: ask for the settings. None while an answer is missing."""
     st.subheader("2 · Settings", anchor=False)
-    st.caption("All of them can stay as they are.")
+    st.caption("All defaults can be kept.")
     for name, default in DEFAULTS.items():
         recall(workspace, name, default)
     left, right = st.columns(2, gap="medium")
     with left:
         choice = st.radio(
-            "How exact are the values that are there?", list(NOISE), format_func=lambda kind: NOISE[kind], key="noise",
+            "How exact are the observed values?", list(NOISE), format_func=lambda kind: NOISE[kind], key="noise",
             disabled=busy,
         )  # fmt: skip
         noise: float | str | None = {"none": None, "number": 0.0}.get(choice, choice)
@@ -50,7 +50,7 @@ def settings_step(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings 
         if not busy and (name in DEFAULTS or name.startswith("kind")):
             workspace.choices[name] = value
     if choice == "number" and noise is None:
-        st.info("Say how large the noise is.")
+        st.info("Give the standard deviation of the noise.")
         return None
     return Settings(noise, kinds, loaded.marks, fill, draws, seed, seconds)
 
@@ -59,7 +59,7 @@ def choose_numbers(busy: bool) -> tuple[int, int, float | None]:
     """Ask for the number of draws, the seed and the time limit."""
     draws = st.number_input(
         "Number of draws", min_value=1, max_value=1000, key="draws", disabled=busy,
-        help="Complete versions of the data, each as likely as the others. Where they differ, nobody can be sure.",
+        help="Completed data sets, each equally likely. Their differences show the uncertainty.",
     )  # fmt: skip
     first, second = st.columns(2)
     seed = first.number_input(
@@ -68,8 +68,8 @@ def choose_numbers(busy: bool) -> tuple[int, int, float | None]:
     seconds = second.number_input(
         "Time limit in seconds", min_value=1, max_value=86_400, value=None, key="seconds", placeholder="none",
         disabled=busy,
-        help="The longest that all of it should take; learning has what the draws, the files and the report leave. "
-        "Without a limit, learning ends when it no longer helps.",
+        help="Time limit of all parts; training gets the time that draws, files and report leave. "
+        "Without a limit, training ends by early stopping.",
     )  # fmt: skip
     return int(draws), int(seed), None if seconds is None else float(seconds)
 
@@ -80,7 +80,7 @@ def more_settings(table: bool, busy: bool) -> str:
         if table:
             st.text_input(
                 "Values that stand for missing, with commas between", key="missing", placeholder="such as -99, unknown",
-                disabled=busy, help="Empty cells always do. Messages about the data call this setting missing.",
+                disabled=busy, help="Empty cells always do. Messages call this setting missing.",
             )  # fmt: skip
         return st.selectbox(
             "Missing cells are filled with", list(FILLS), format_func=lambda fill: FILLS[fill], key="fill", disabled=busy,
@@ -99,14 +99,18 @@ def choose_kinds(workspace: Workspace, columns: tuple[ColumnFacts, ...], busy: b
         st.session_state["kinds"] = [name for name in st.session_state["kinds"] if name not in left_out]
         st.session_state["odd"] = odd
     wrong = st.multiselect(
-        "Columns with a wrongly inferred type", list(found), placeholder="None: all are right", key="kinds",
-        disabled=busy, help="What was found is written beside the bars above.",
+        "Columns with a wrongly inferred type", list(found), placeholder="None: all are correct", key="kinds",
+        disabled=busy, help="The inferred types are shown next to the bars above.",
     )  # fmt: skip
     chosen: dict[str, str] = {}
     for name in wrong:
         recall(workspace, f"kind of {name}", found[name].kind)
         chosen[name] = st.selectbox(
-            f"{plain(name)} is a", list(KINDS), format_func=lambda kind: KINDS[kind], key=f"kind of {name}", disabled=busy
+            f"Type of {plain(name)}",
+            list(KINDS),
+            format_func=lambda kind: KINDS[kind],
+            key=f"kind of {name}",
+            disabled=busy,
         )
     return {name: kind for name, kind in chosen.items() if kind != found[name].kind or found[name].problem}
 
@@ -129,10 +133,10 @@ def marks(workspace: Workspace) -> tuple[str, ...]:
 def in_words(settings: Settings) -> dict[str, str]:
     """Describe settings by their names on the page."""
     noise = "exact" if settings.noise is None else NOISE.get(str(settings.noise), f"noise of {settings.noise}")
-    kinds = ", ".join(f"{name} is a {KINDS[kind]}" for name, kind in settings.kinds.items())
+    kinds = ", ".join(f"{name}: {KINDS[kind]}" for name, kind in settings.kinds.items())
     return {
         "values": noise.removeprefix("They carry noise: "),
-        "kinds": kinds or "as found",
+        "types": kinds or "as inferred",
         "stand for missing": ", ".join(settings.missing) or "empty cells alone",
         "filled with": FILLS[settings.fill].split(":")[0],
         "draws": str(settings.draws),
@@ -146,6 +150,6 @@ def changed(before: Settings, now: Settings | None) -> str:
     old, new = in_words(before), {} if now is None else in_words(now)
     each = [f"{name} was {old[name]}, now {value}" for name, value in new.items() if value != old[name]]
     return (
-        f"Settings have changed since these results were made ({'; '.join(each) or 'some are still to be said'}). "
-        "The results below belong to the settings from before. Press Fill and clean for new ones."
+        f"Settings have changed since these results were made ({'; '.join(each) or 'some are not given yet'}). "
+        "The results below belong to the earlier settings. Press Fill and clean for new ones."
     )

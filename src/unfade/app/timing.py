@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from unfade.training.loop import Progress
 
-LEARNING = "Learning from the data"
+LEARNING = "Training"
 AFTER_NOISE, AFTER_MAIN, AFTER_LATER = 12.0, 0.2, 0.05  # time still to come after a run of the fit, by that run's own time
 
 

@@ -76,7 +76,7 @@ from unfade.renamed import OPTIONS
 def _present_option(name: str) -> str:
     """Return the present name of an option, with a note if a former one is given."""
     if name in OPTIONS:
-        typer.echo(f"note: the option --{name} is called --{OPTIONS[name]} now", err=True)
+        typer.echo(f"note: the option --{name} is now called --{OPTIONS[name]}", err=True)
     return OPTIONS.get(name, name)
 
 
@@ -140,7 +140,9 @@ def _files(out: Output, context: typer.Context) -> Iterator[tuple[Path, Path]]:
             check_name(path)
     for name in given - {"data", "output"}:
         if chosen[name] == DASH:
-            raise InvalidData(f"{option_name(name)} - is no file: only DATA and -o may be pipes. Give the name of a file.")
+            raise InvalidData(
+                f"{option_name(name)} - is not a file: only DATA and -o may be pipes. Give the name of a file."
+            )
     with received(data) as source, sent(output) as target:
         out.named = {str(source): "standard input" if data == DASH else str(data), str(target): str(output)}
         out.result_piped = output == DASH
@@ -234,7 +236,7 @@ def diagnose(
 
 @app.command("app")
 def page(
-    port: Annotated[int | None, typer.Option(help="A port of this machine; a free one where not given.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of this computer; default: a free one.")] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     debug: Debug = False,
 ) -> None:

@@ -43,7 +43,7 @@ def _no_model(asked: Asked) -> bool:
     return not asked.has("model")
 
 
-_FITTED = Rule(_no_model, "No effect with --model, which is fitted already: {}.", fatal=False)
+_FITTED = Rule(_no_model, "No effect with --model, which is already fitted: {}.", fatal=False)
 _FIT = [
     "noise",
     "method",
@@ -66,7 +66,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(lambda a: a.data == "table", "--kind is for tables with column names: the data are an array or images."),
         _FITTED,
     ),
-    "missing_value": (Rule(_images, "--missing-value is for images, the data hold none. Leave it out."),),
+    "missing_value": (Rule(_images, "--missing-value is for images, which the data are not. Leave it out."),),
     "seed": (
         Rule(
             lambda a: _no_model(a) or a.has("draws_to", "std_to", "gallery") or (a.folder and a.has("draws")),
@@ -86,37 +86,39 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "draws": (
         Rule(
             lambda a: a.folder or a.has("draws_to") or (_images(a) and a.has("std_to")),
-            "--draws says how many draws to write, but not where: give --draws-to FILE (for images also --std-to), or a "
-            "folder (-o FOLDER), which holds them too.",
+            "--draws is the number of draws to write, not their place: give --draws-to FILE (for images also --std-to), "
+            "or a folder (-o FOLDER), which holds them too.",
         ),
     ),
     "draws_to": (
-        Rule(lambda a: not a.folder, "-o FOLDER holds the draws too: leave --draws-to out, and say how many by --draws."),
+        Rule(
+            lambda a: not a.folder, "-o FOLDER holds the draws too: leave --draws-to out, and give their number by --draws."
+        ),
     ),
-    "report": (
-        Rule(lambda a: not a.folder, "--report needs the whole table in memory, which -o FOLDER is not for: leave it out."),
-    ),
+    "report": (Rule(lambda a: not a.folder, "--report needs the whole table in memory, unlike -o FOLDER: leave it out."),),
     "std_to": (
-        Rule(_images, "--std-to is for images, the data hold none. Leave it out: --draws-to shows how sure cells are."),
+        Rule(
+            _images,
+            "--std-to is for images, which the data are not. Leave it out: --draws-to shows the uncertainty of cells.",
+        ),
     ),
-    "gallery": (Rule(_images, "--gallery is for images, the data hold none. Leave it out."),),
+    "gallery": (Rule(_images, "--gallery is for images, which the data are not. Leave it out."),),
     "memory": (
         Rule(
             lambda a: a.folder or _images(a),
-            "--memory bounds what is in memory at a time where -o is a folder, or the data are images: give one, or leave "
-            "--memory out.",
+            "--memory bounds memory if -o is a folder or the data are images: give a folder, or leave --memory out.",
         ),
     ),
     "checkpoint": (
-        Rule(_no_model, "--checkpoint keeps what training has reached, and with --model there is no training."),
+        Rule(_no_model, "--checkpoint saves the state of training, and with --model there is no training. Leave it out."),
     ),
     "checkpoint_every": (
-        Rule(lambda a: a.has("checkpoint"), "--checkpoint-every needs --checkpoint FOLDER, where checkpoints go."),
+        Rule(lambda a: a.has("checkpoint"), "--checkpoint-every needs --checkpoint FOLDER, the folder of the checkpoints."),
     ),
     "resume": (
         Rule(
             lambda a: a.has("checkpoint") or (a.folder and not a.piped_in),
-            "--resume goes on from what a stopped run has left: give the --checkpoint FOLDER of that run, or the folder "
+            "--resume continues a stopped run: give the --checkpoint FOLDER of that run, or the folder "
             "that it wrote to (-o FOLDER, of the same file).",
         ),
     ),

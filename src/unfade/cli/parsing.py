@@ -73,10 +73,12 @@ def parse_bounds(texts: Sequence[str]) -> Any:
                 raise ValueError
             low, high = (float(end) if end else None for end in ends.split(":"))
         except ValueError:
-            raise InvalidData(f"--bounds takes age=0:120, age=0: (one end alone) or 0:1 (of all), got {text!r}.") from None
+            raise InvalidData(
+                f"--bounds takes age=0:120, age=0: (one end alone) or 0:1 (for all columns), got {text!r}."
+            ) from None
         found[name.strip()] = low, high
     if "" in found and len(found) > 1:
-        raise InvalidData(f"--bounds is of all columns, or of some by name, got {list(texts)}.")
+        raise InvalidData(f"--bounds is for all columns, or for some by name, got {list(texts)}.")
     return found.get("", found or None)
 
 

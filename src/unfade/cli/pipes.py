@@ -30,7 +30,7 @@ def received(data: Path) -> Iterator[Path]:
             with path.open("wb") as file, sys.stdin.buffer if data == DASH else data.open("rb") as source:
                 shutil.copyfileobj(source, file)
         except OSError as error:
-            raise InvalidFile(f"Cannot keep what comes from the pipe in {folder}: {error.strerror}. Make room.") from None
+            raise InvalidFile(f"Cannot copy the pipe to {folder}: {error.strerror}. Make room.") from None
         yield path
 
 

@@ -94,7 +94,9 @@ class Recovery:
         self._say_if_large(table)
         if self.model is None and not (self.draws_to or self.save or self.report) and self._as_it_should_be(table):
             _write(table, self.output, text)
-            self.out.note("nothing is missing and --noise is none: the data come back as they are. --noise learn cleans.")
+            self.out.note(
+                "nothing is missing and --noise is none: the data are written unchanged. --noise learn cleans them."
+            )
             self.out.result(rows=len(table), missing=0, left_missing=0, output=str(self.output))
             return False
         draws, then = self.draws or 20, (self.draws or 20) if self.draws_to else 0
@@ -135,7 +137,7 @@ class Recovery:
 
         stamp = Source.open(self.data).stamp()
         if self.resume and is_finished(self.output, source=stamp, draws=self.draws or 0, seed=self.seed):
-            self.out.note(f"{self.output} is complete, of this file, draws and seed: there is nothing to resume.")
+            self.out.note(f"{self.output} is complete for this file, draws and seed: there is nothing to resume.")
             return False
         storage.check_free(self.output)  # what a stopped run has left has another name
         mark = storage.digest(stamp, self.how)[:12]
@@ -212,7 +214,7 @@ class Recovery:
         share = f"{missing:,} of {frames.pixels:,} pixels missing ({missing / frames.pixels:.1%}): {frames.rule}"
         self.out.say(f"{self.data}: {len(frames)} images, {share}; recovered in {seconds:.0f} s")
         if not missing and rec.noise is None:
-            self.out.note("no pixel was missing. Name the value that missing pixels hold by --missing-value.")
+            self.out.note("no pixel was missing. Give the value of missing pixels by --missing-value.")
         self._say_where({**places, "gallery": self.gallery, "report": self.report, "model": self.save})
         self.out.result(
             images=len(frames), missing=missing, missing_are=str(frames.rule), seconds=round(seconds, 3),
@@ -256,7 +258,7 @@ class Recovery:
         cells = int(np.prod(table.shape))
         if len(table) >= LARGE_ROWS or cells * (1 + draws) >= LARGE_CELLS:
             self.out.note(
-                f"{self.data} has {len(table):,} rows and {cells:,} cells, which are all in memory at a time, with about "
+                f"{self.data} has {len(table):,} rows and {cells:,} cells, all of which are in memory at once, with about "
                 f"{24 * cells * (1 + draws) / 1e9:.1f} GB of results. With a folder (-o FOLDER, and --draws in place of "
                 "--draws-to) the fit takes a sample of the rows, and results are written part by part within --memory."
             )
@@ -285,7 +287,7 @@ class Recovery:
             )
         for read in (self.data, self.model):
             if read is not None and read.resolve() in given:
-                raise InvalidData(f"{read} is the input: write to another file, so that the raw data stay.")
+                raise InvalidData(f"{read} is the input: write to another file, so that the raw data are kept.")
 
     def _check_fits(self, table: Any) -> None:
         """Refuse outputs that cannot hold the table."""
@@ -294,12 +296,10 @@ class Recovery:
         for path in (self.output, self.draws_to):
             if path is not None and path.suffix.lower() in ARRAYS and not holds_numbers(table):
                 raise InvalidData(
-                    f"{path.name} holds numbers alone, but {self.data} has other columns. Use .csv or .parquet."
+                    f"{path.name} can hold numbers only, but {self.data} has other columns. Use .csv or .parquet."
                 )
         if self.draws_to is not None and (taken := {"draw", "row"} & set(column_names(table))):
-            raise InvalidData(
-                f"--draws-to needs the names draw and row for itself, but {self.data} has {sorted(taken)}. Rename them."
-            )
+            raise InvalidData(f"--draws-to needs the names draw and row, but {self.data} has {sorted(taken)}. Rename them.")
 
     def _say_where(self, written: dict[str, Path | None]) -> None:
         for what, path in written.items():

@@ -82,7 +82,7 @@ def code_of(value: Any, column: Column) -> float:
     except (TypeError, ValueError):
         expected = column.kind + "s" if column.kind in TEMPORAL else "numbers"
         raise InvalidData(
-            f"Expected {expected} in column {column.name!r}, as it had before, got {value!r}. Correct it, or leave it "
+            f"Expected {expected} in column {column.name!r}, as at fit, got {value!r}. Correct it, or leave it "
             f"empty; if it stands for a missing value, fit with missing=[{value!r}] (--missing {shlex.quote(str(value))})."
         ) from None
 

@@ -104,7 +104,7 @@ def open_container(
     given, marks = kinds or {}, missing if isinstance(missing, dict) else {"": missing}
     for what, named in (("kinds", given), ("missing", marks)):
         if unknown := sorted(set(named) - {"", *frame.columns}):
-            raise InvalidData(f"{what} names the columns {unknown}, which are not there. Columns are {frame.columns[:10]}.")
+            raise InvalidData(f"{what} names the columns {unknown}, which do not exist. Columns are {frame.columns[:10]}.")
     known = {column.name: column for column in columns or ()}
     if columns is None:
         found = tuple(infer_column(frame[name], name, given.get(name), marks_of(missing, name)) for name in frame.columns)

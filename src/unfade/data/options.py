@@ -43,7 +43,7 @@ def named_noise(noise: Any, names: Sequence[Any], joint: bool, kinds: Sequence[s
         kind = kinds[list(names).index(name)] if kinds else "continuous"
         if level and kind in ("boolean", "ordinal", "category", "passthrough"):
             raise InvalidData(
-                f"noise names {name!r}, which holds no numbers (it is taken for {kind}). Leave it out, or correct it."
+                f"noise names {name!r}, which holds no numbers (its kind is {kind}). Leave it out, or correct it."
             )
         levels[list(names).index(name)] = LEARN if isinstance(level, str) else float(level)
     return levels
@@ -53,14 +53,14 @@ def noise_levels(noise: Any, entries: int) -> Tensor | None:
     """Convert a user's `noise` to one sd per entry, -inf if it is to be learned; None: in all entries."""
     if isinstance(noise, str):
         if noise not in LEARNED:
-            raise InvalidData(f"noise must be None, a number, one a column, or one of {LEARNED}, got {noise!r}.")
+            raise InvalidData(f"noise must be None, a number, one number per column, or one of {LEARNED}, got {noise!r}.")
         return None
     try:
         std = torch.as_tensor(np.asarray(0.0 if noise is None else noise, dtype=np.float64)).flatten()
     except (ValueError, TypeError):
-        raise InvalidData(f"noise must be a number, or one a column, got {noise!r}.") from None
+        raise InvalidData(f"noise must be a number, or one per column, got {noise!r}.") from None
     if len(std) not in (1, entries):
-        raise InvalidData(f"noise must be one number, or one a column ({entries}), got {len(std)} numbers.")
+        raise InvalidData(f"noise must be one number, or one per column ({entries}), got {len(std)} numbers.")
     if not bool(((std >= 0) & torch.isfinite(std) | (std == LEARN)).all()):
         raise InvalidData(f"noise is a standard deviation, so finite and at least 0, got {noise!r}.")
     return std.expand(entries)
@@ -99,10 +99,10 @@ def matched(obs: Observations, container: Container, columns: Sequence[Column]) 
     """Match columns by name: results return in the caller's order; columns that the fit did not see are passed through."""
     names, given = [column.name for column in columns], list(container.names or ())
     if absent := [name for name in names if name not in given]:
-        raise InvalidData(f"Columns that the model was fitted on are not there: {absent[:10]}. Add them, empty if need be.")
+        raise InvalidData(f"Columns that the model was fitted on are missing: {absent[:10]}. Add them, if need be empty.")
     if extra := [name for name in given if name not in names]:
         warnings.warn(
-            f"Columns that were not there at fit pass through as they are: {extra[:10]}.", DataNotice, stacklevel=4
+            f"Columns that the fit did not have are passed through unchanged: {extra[:10]}.", DataNotice, stacklevel=4
         )
     back = np.array([names.index(name) if name in names else -1 for name in given])
     return obs[:, [given.index(name) for name in names]], replace(container, back=back)
@@ -172,9 +172,9 @@ def warn_text_with_missing(left: Sequence[str]) -> None:
     """Warn of text columns that are passed through with missing cells."""
     if left:
         warnings.warn(
-            f"Text that hardly ever repeats comes back as it is, its missing cells too: column "
+            f"Text that hardly ever repeats is passed through with its missing cells: column "
             f"{', '.join(map(repr, left[:10]))}. Correct what should be numbers or dates; or give its kind, as in "
-            f"kinds={{{left[0]!r}: 'category'}} (--kind {shlex.quote(left[0])}=category), or 'passthrough' to leave it.",
+            f"kinds={{{left[0]!r}: 'category'}} (--kind {shlex.quote(left[0])}=category), or 'passthrough' to accept it.",
             DataNotice,
             stacklevel=3,
         )
@@ -216,7 +216,7 @@ def without_extremes(obs: Observations, columns: Sequence[Column]) -> Observatio
             )
     if far:
         warnings.warn(
-            f"Values that are a million times further from the middle than others are not used, and come back as they are: "
+            f"Values a million times further from the median than others are not used, and are kept: "
             f"{', '.join(far[:5])}. Correct them, or leave them empty.",
             DataNotice,
             stacklevel=3,
@@ -246,10 +246,16 @@ def warn_unusual(obs: Observations, space: FeatureEncoder, columns: Sequence[Col
     beyond = obs.observed & ((obs.values < low) | (obs.values > high))
     some_beyond = beyond.any(0) & ~mean_beyond & (not noisy)
     for where, sentence in (
-        (~modelled & fill.isnan(), "Nothing is observed in {}: kept, and left missing."),
+        (~modelled & fill.isnan(), "Nothing is observed in {}: it is left missing."),
         (~modelled & ~fill.isnan(), "Only one value is observed in {}: missing entries are filled with it."),
-        (mean_beyond, "What is observed in {} is on average beyond its bounds: give them in its units."),
-        (some_beyond, f"{int(beyond[:, some_beyond].sum())} observed values of {{}} lie outside the bounds given: kept."),
+        (
+            mean_beyond,
+            "The mean of the observed values of {} lies outside its bounds: give bounds in the units of the data.",
+        ),
+        (
+            some_beyond,
+            f"{int(beyond[:, some_beyond].sum())} observed values of {{}} lie outside the bounds: they are kept.",
+        ),
     ):
         if where.ndim == 1:
             what = "column " + ", ".join(repr(names[i]) for i in where.nonzero().flatten().tolist())
@@ -264,9 +270,9 @@ def warn_few_images(images: int) -> None:
     if images < FEW_IMAGES:
         many = "1 image is" if images == 1 else f"{images} images are"
         warnings.warn(
-            f"{many} too few to learn what such images look like. The networks are trained to fill holes cut into what "
-            "there is, and holes in one image alone say how long to train and how wide draws must be. Give "
-            f"{FEW_IMAGES} images at least, or look how the nearest pixel does beside it (diagnose, --report).",
+            f"{many} too few to learn the distribution of such images. The networks are trained to fill holes cut into "
+            "them, and holes in one image alone decide when training stops and how wide draws are. Give "
+            f"{FEW_IMAGES} images at least, or compare with the nearest pixel (diagnose, --report).",
             DataNotice,
             stacklevel=3,
         )

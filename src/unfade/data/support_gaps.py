@@ -186,8 +186,9 @@ def warn_gaps(gaps: Sequence[SupportGap], columns: Sequence[Column]) -> None:
     if gaps:
         listed = describe_gaps(gaps, columns)
         warnings.warn(
-            f"{'; '.join(listed[:5])}{' and others' if len(listed) > 5 else ''}: these cells are filled all the same, at "
-            "an edge from the nearest rows, which the data can neither support nor refute. Leave out what does not apply.",
+            f"{'; '.join(listed[:5])}{' and others' if len(listed) > 5 else ''}: these cells are filled nevertheless, at "
+            "an edge from the nearest rows, which the data can neither support nor refute. Leave out cells that do not "
+            "apply.",
             DataNotice,
             stacklevel=4,
         )

@@ -25,7 +25,7 @@ _OBJECTS: tuple[tuple[tuple[type, ...], str], ...] = (
     ((datetime.time,), "time"),
     ((datetime.timedelta, np.timedelta64), "duration"),
 )  # kinds of Python objects, the first that all values have
-_TOO_LARGE = "it holds whole numbers above 2^53, which floating point rounds, as ids do: it comes back as it is"
+_TOO_LARGE = "it holds integers above 2^53, such as ids, which floating point rounds: it is passed through unchanged"
 _STEPS = (86.4e9, 3.6e9, 6e7, 1e6, 1e3, 1.0)  # a day, an hour, a minute, a second, a millisecond, in microseconds
 
 
@@ -161,7 +161,7 @@ def _suspect_words(series: Any, values: Sequence[Any]) -> str:
     cells = sum(counts[word] for word in words)
     count = f"{cells} cells" if cells > 1 else "1 cell"
     return (
-        f"it holds numbers or dates but for {', '.join(map(repr, words))} ({count}), so it is taken for text. If that "
+        f"it holds numbers or dates but for {', '.join(map(repr, words))} ({count}), so it is read as text. If that "
         f"stands for missing values, give missing={list(words)} ({options}); else correct it, or say that the column is "
         f"text: kinds={{{series.name!r}: 'category'}} (--kind {shlex.quote(series.name)}=category) or 'passthrough'"
     )
@@ -170,7 +170,7 @@ def _suspect_words(series: Any, values: Sequence[Any]) -> str:
 def _unusable(series: Any) -> str:
     """Explain that a column of objects cannot be modelled."""
     types = sorted({type(value).__name__ for value in series.drop_nulls().to_list()})
-    return f"it holds {' and '.join(types[:3])} objects, which cannot be modelled: it comes back as it is"
+    return f"it holds {' and '.join(types[:3])} objects, which cannot be modelled: it is passed through unchanged"
 
 
 def _misfit(series: Any, kind: str) -> InvalidData:

@@ -123,9 +123,7 @@ def diagnose(model: FittedModel, X: Any) -> Diagnosis:
     if cells is None:
         cells = held_out(model.parameters, X, seed=model.seed)
     if not len(cells):
-        raise InvalidData(
-            "No observed cell could be held out and judged, so nothing can be said. Give more observed cells."
-        )
+        raise InvalidData("No observed cell could be held out, so there is nothing to judge by. Give more observed cells.")
     linear = is_linear(model.posterior)
     simple = compare_cells(cells, seed=model.seed, without="linear Gaussian" if linear else "")
     columns, links = check_columns(cells), missing_links(cells)
@@ -157,12 +155,12 @@ def _diagnose_images(model: FittedModel, X: Any, entered: Observations) -> Diagn
     cells = model.held_out
     if cells is None and large_images(model):
         raise InvalidData(
-            "Training held no pixels out, so nothing can be said: fit without max_steps, by method 'tae', and ask the "
-            "recoverer that was fitted, not one from a file."
+            "Training held no pixels out, so there is nothing to judge by: fit without max_steps, by method 'tae', and use "
+            "the recoverer that was fitted, not one from a file."
         )
     cells = held_out(model.parameters, X, seed=model.seed) if cells is None else cells
     if not len(cells):
-        raise InvalidData("No pixel could be held out and judged, so nothing can be said. Give more measured pixels.")
+        raise InvalidData("No pixel could be held out, so there is nothing to judge by. Give more observed pixels.")
     cells = cells.only(np.random.default_rng(0).permutation(len(cells))[:20_000])
     simple = compare_pixels(cells, model.encoder.event_shape)
     verdicts = [
@@ -181,37 +179,38 @@ def _collapse(cells: HeldOut, noise: Any) -> Verdict:
     """Check whether draws have collapsed, or are narrow."""
     numbers = cells.numbers()
     if not len(numbers):
-        return Verdict("spread of draws", "green", "there are no numbers to judge it by.", float("nan"))
+        return Verdict("width of draws", "green", "there are no columns of numbers.", float("nan"))
     found, plain = spread(numbers), numbers.as_drawn()
     if collapsed(plain, noise):  # before draws were widened: that cannot bring back what was lost
         found = spread(plain)
         if found >= COLLAPSED:
             found = spread_beneath_noise(plain, noise)[0]
-        says = f"draws have collapsed: they hold {found:.0%} of the spread that held-out cells ask for."
-        return Verdict("spread of draws", "red", says, found, "Do not use intervals; fit again by method 'tae'.")
-    says = f"draws are as wide as their errors ask for ({found:.0%})."
+        says = f"draws have collapsed: their width is {found:.0%} of that needed for held-out cells."
+        return Verdict("width of draws", "red", says, found, "Do not use intervals; fit again by method 'tae'.")
+    says = f"the width of draws agrees with their errors ({found:.0%})."
     if found < 0.85:
-        says = f"draws are narrow: {found:.0%} of what held-out cells ask for."
-        return Verdict("spread of draws", "amber", says, found, "Widen intervals, or fit with calibrate=True.")
-    return Verdict("spread of draws", "green", says, found)
+        says = f"draws are narrow: their width is {found:.0%} of that needed for held-out cells."
+        return Verdict("width of draws", "amber", says, found, "Widen intervals, or fit with calibrate=True.")
+    return Verdict("width of draws", "green", says, found)
 
 
 def _calibration(cells: HeldOut, level: float = 0.9) -> Verdict:
     """Check the coverage of intervals over all held-out cells of numbers."""
     numbers = cells.numbers()
     if not len(numbers):
-        return Verdict("90 % intervals", "green", "there are no numbers to judge them by.", float("nan"))
+        return Verdict("90 % intervals", "green", "there are no columns of numbers.", float("nan"))
     inside, due = numbers.covered(level), numbers.due(level)
     chance = np.sqrt(due * (1 - due) / len(numbers))  # the least it can be: all of a few cells say little
     share, error = float(inside.mean()), max(chance, numbers.error_by_row(inside.astype(float)))
-    says = f"hold {share:.1%} of {len(numbers)} held-out cells (nominal: {due:.1%}, chance: {2 * error:.1%})."
+    says = (
+        f"empirical coverage {share:.1%} of {len(numbers)} held-out cells "
+        f"(nominal for {len(numbers.draws)} draws: {due:.1%}, ± {2 * error:.1%})."
+    )
     off = max(0.0, abs(share - due) - 2 * error)
     if off <= 0.03:
         return Verdict("90 % intervals", "green", says, share)
     todo = (
-        "They are too narrow: widen them."
-        if share < due
-        else "They are too wide: they can be believed, with room to spare."
+        "They are too narrow: widen them, or fit with calibrate=True." if share < due else "They are wider than necessary."
     )
     return Verdict("90 % intervals", "red" if share < due and off > 0.1 else "amber", says, share, todo)
 
@@ -221,15 +220,21 @@ def _by_column(checks: Sequence[ColumnCheck]) -> Verdict:
     columns = [column for column in checks if column.cells >= LEAST]
     off = [column for column in columns if column.finding != "within tolerance"]
     if not columns:
-        return Verdict("column by column", "amber", f"no column has {LEAST} held-out cells, so none can be judged.", 0.0)
+        return Verdict("coverage per column", "amber", f"no column has the {LEAST} held-out cells that a check needs.", 0.0)
     if not off:
-        says = f"intervals of all {len(columns)} columns with {LEAST} held-out cells or more cover as chance explains."
-        return Verdict("column by column", "green", says, 0.0)
+        says = f"coverage is within tolerance in all {len(columns)} columns with {LEAST} held-out cells or more."
+        return Verdict("coverage per column", "green", says, 0.0)
     worst = sorted(off, key=lambda column: abs(column.coverage - (column.low + column.high) / 2), reverse=True)[:5]
-    listed = "; ".join(f"{c.column} {c.finding} ({c.coverage:.0%} for {(c.low + c.high) / 2:.0%})" for c in worst)
-    narrow = any(column.finding == "too sure" for column in off)
+    listed = "; ".join(f"{c.column} {c.finding} ({c.coverage:.0%}, nominal: {(c.low + c.high) / 2:.0%})" for c in worst)
+    narrow = any(column.finding == "too narrow" for column in off)
     todo = "Trust intervals of these columns less." if narrow else ""
-    return Verdict("column by column", "amber", f"{len(off)} of {len(columns)} are off: {listed}.", float(len(off)), todo)
+    return Verdict(
+        "coverage per column",
+        "amber",
+        f"{len(off)} of {len(columns)} columns are outside tolerance: {listed}.",
+        float(len(off)),
+        todo,
+    )
 
 
 def _against_simple(simple: Comparison) -> Verdict:
@@ -240,11 +245,11 @@ def _against_simple(simple: Comparison) -> Verdict:
     how = f"{abs(gain):.0%} {'better' if gain >= 0 else 'worse'}"
     says = f"held-out cells are predicted {how} than by {name}, the best simple method."
     if best + 2 * simple.errors[name] < score:
-        return Verdict("beside simple methods", "red", says, gain, f"Use {name}, or give the fit more steps.")
+        return Verdict("simple methods", "red", says, gain, f"Use {name}, or give the fit more steps.")
     if best - 2 * simple.errors[name] <= score:
-        says = f"{says[:-1]}, which chance may explain."
-        return Verdict("beside simple methods", "amber", says, gain, "A simple method may do.")
-    return Verdict("beside simple methods", "green", says, gain)
+        says = f"{says[:-1]}, a difference that chance may explain."
+        return Verdict("simple methods", "amber", says, gain, "A simple method may suffice.")
+    return Verdict("simple methods", "green", says, gain)
 
 
 def _convergence(histories: Sequence[History], max_steps: int | None = None) -> Verdict:
@@ -261,15 +266,15 @@ def _convergence(histories: Sequence[History], max_steps: int | None = None) -> 
     rise = _late_rise(values)
     total = sum(history.steps[-1] for history in stages)
     if stages[0].ended is Ended.ALL_STEPS and rise > 0.02:
-        says = f"took all {total} steps and was still rising ({rise:.0%} of its rise came in the last fifth)."
+        says = f"took all {total} steps and the objective was still rising ({rise:.0%} of its rise came in the last fifth)."
         more = "training=TrainingConfig(steps=20000)" if max_steps is None else f"max_steps={4 * max_steps}"
         return Verdict("training", "amber", says, rise, f"Give it more: {more}.")
     if total < FEW_STEPS:
-        says = f"took {total} steps, too few to say whether it had levelled out."
+        says = f"took {total} steps, too few to check convergence."
         return Verdict("training", "amber", says, float(total), f"Give it {FEW_STEPS} steps at least.")
-    says = f"took {total} steps and had levelled out ({rise:.0%} of its rise came in the last fifth)."
+    says = f"took {total} steps and converged ({rise:.0%} of the objective's rise came in the last fifth)."
     if stages[0].ended is Ended.EARLY:
-        says = f"took {total} steps and was ended by early stopping: held-out cells were no longer predicted better."
+        says = f"took {total} steps and ended by early stopping: the CRPS of held-out cells no longer decreased."
     return Verdict("training", "green", says, rise)
 
 
@@ -285,26 +290,24 @@ def _late_rise(values: Sequence[float]) -> float:
 def _missingness(links: Sequence[MissingLink]) -> Verdict:
     """Check whether missingness depends on observed columns."""
     if not links:
-        says = "whether a cell is missing has nothing to do with the columns that were seen, as far as can be told."
-        return Verdict("why cells are missing", "green", says, 0.0)
+        says = "no dependence of missingness on observed columns was found."
+        return Verdict("missingness", "green", says, 0.0)
     one = links[0]
     says = (
         f"{one.column!r} is missing more often where {one.where} "
-        f"(by {abs(one.shift):.2f} sd; {len(links)} such pairs). The draws allow for that; they cannot allow for cells "
-        "that are missing because of what they hold themselves."
+        f"(by {abs(one.shift):.2f} sd; {len(links)} such pairs). The draws allow for that (MAR); they "
+        "cannot allow for missingness that depends on the missing value itself (MNAR)."
     )
-    return Verdict(
-        "why cells are missing", "amber", says, float(len(links)), "Try draws.shifted() to see what would change."
-    )
+    return Verdict("missingness", "amber", says, float(len(links)), "Try draws.shifted() to see how results would change.")
 
 
 def _enough(cells: HeldOut) -> Verdict:
     """Check the number of held-out cells."""
     count = len(cells)
-    says = f"what is said here rests on {count} held-out cells."
+    says = f"the verdicts rest on {count} held-out cells."
     if count < 200:
-        return Verdict("evidence", "amber", says, float(count), "That is little: take verdicts as hints.")
-    return Verdict("evidence", "green", says, float(count))
+        return Verdict("held-out cells", "amber", says, float(count), "These are few: take verdicts as hints.")
+    return Verdict("held-out cells", "green", says, float(count))
 
 
 def _support(model: FittedModel) -> list[Verdict]:
@@ -313,8 +316,8 @@ def _support(model: FittedModel) -> list[Verdict]:
     if not gaps:
         return []
     listed = describe_gaps(gaps, model.columns or ())
-    says = f"{'; '.join(listed[:5])}. Held-out cells cannot judge what is filled there."
-    todo = "They are filled from the nearest rows: leave them empty, or check them by what you know."
+    says = f"{'; '.join(listed[:5])}. Held-out cells cannot judge the values filled there."
+    todo = "They are filled from the nearest rows: leave them empty, or check them by other knowledge."
     return [Verdict("support", "amber", says, float(sum(gap.cells for gap in gaps)), todo)]
 
 
@@ -329,14 +332,14 @@ def _noise(noise: Sequence[ColumnNoise], stated: bool) -> list[Verdict]:
         return []
     lost = [str(column.column) for column in noise if not column.told]
     if not lost:
-        says = "each column's level can be told, as other columns explain a part of it."
+        says = "the level of each column is identified, as other columns explain a part of it."
         return [Verdict("noise", "green", says, 0.0)]
     listed = ", ".join(lost[:5]) + (" and others" if len(lost) > 5 else "")
     says = (
-        f"{len(lost)} of {len(noise)} columns are hardly explained by others, so that their noise cannot be told from what "
-        f"they are: {listed}."
+        f"{len(lost)} of {len(noise)} columns are hardly explained by others, so that their noise cannot be identified: "
+        f"{listed}."
     )
-    return [Verdict("noise", "amber", says, float(len(lost)), "State their noise, if you know it.")]
+    return [Verdict("noise", "amber", says, float(len(lost)), "Give their noise, if you know it.")]
 
 
 def _latents(posterior: Ensemble | None, entered: Observations) -> list[Verdict]:
@@ -347,9 +350,9 @@ def _latents(posterior: Ensemble | None, entered: Observations) -> list[Verdict]
         q = posterior.each[0].latent(entered)
         means, unit = q.base_dist.loc, posterior.each[0].prior(entered, q).base_dist.scale.mean(0)
     active, count = int(((means / unit).var(0) > 0.01).sum()), means.shape[-1]
-    says = f"{active} of {count} latent variables carry something about a row."
+    says = f"{active} of {count} latent variables depend on the row."
     if active == 0:
-        todo = "The model ignores what is seen: fit longer, or by method 'tae'."
+        todo = "The model ignores observed cells: fit longer, or by method 'tae'."
         return [Verdict("latent variables", "red", says, 0.0, todo)]
     return [Verdict("latent variables", "green", says, float(active))]
 
@@ -360,6 +363,6 @@ def _localisation(histories: Sequence[History], target: float) -> list[Verdict]:
     if not terms or not len(terms[-1]):
         return []
     last = float(np.mean(terms[-1][-5:]))
-    says = f"the localisation term stands at {last:.1f} for a target of {target:g}."
+    says = f"the localisation term is {last:.1f}, its target {target:g}."
     off = abs(last - target) > 0.5 * abs(target)
     return [Verdict("localisation", "amber" if off else "green", says, last, "Change lam or C." if off else "")]

@@ -43,8 +43,8 @@ class ColumnCheck:
         if self.cells < LEAST:
             return "too few cells to judge"
         if self.coverage < self.low:
-            return "too sure"
-        return "too unsure" if self.coverage > self.high else "within tolerance"
+            return "too narrow"
+        return "too wide" if self.coverage > self.high else "within tolerance"
 
 
 def check_columns(cells: HeldOut, level: float = 0.9) -> tuple[ColumnCheck, ...]:

@@ -136,11 +136,11 @@ def _scores(values: Tensor, target: Tensor, chosen: Tensor, cells: str, level: f
 def _seen(observed: Any, target: Tensor, columns: Any) -> Tensor:
     """Convert a mask, or observations with NaN, to a mask of the truth's shape."""
     if observed is None:
-        raise InvalidData("Say which entries were observed: a mask (True = seen), or the observations with NaN.")
+        raise InvalidData("Expected observed, got None. Give a mask (True: observed), or the observations with NaN.")
     plain = np.asarray(observed)
     if np.issubdtype(plain.dtype, np.integer):
         raise InvalidData(
-            "observed must be a mask of booleans, or observations with NaN, got whole numbers. Use mask.astype(bool)."
+            "observed must be a mask of booleans, or observations with NaN, got integers. Use mask.astype(bool)."
         )
     seen = (
         torch.from_numpy(plain.copy())

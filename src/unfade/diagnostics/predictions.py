@@ -198,10 +198,10 @@ class ColumnNoise:
         return self.explained >= TOLD
 
     def __str__(self) -> str:
-        level = f"{self.column}: sd {self.sd:.4g} (between {self.low:.4g} and {self.high:.4g})"
+        level = f"{self.column}: sd {self.sd:.4g} ({self.low:.4g} to {self.high:.4g})"
         if self.told:
             return f"{level}, the rest of the row explains {self.explained:.0%} of the column"
-        return f"{level}: cannot be told, as the rest of the row explains little of this column"
+        return f"{level}, not identified: the rest of the row explains little of the column"
 
 
 def noise_report(model: FittedModel, X: Any, seed: int = 0) -> list[ColumnNoise]:
@@ -272,11 +272,15 @@ class Comparison:
         lines = [f"{name:22}{value:8.4f}" for name, value in self.scores.items()]
         name, best = min(others, key=lambda pair: pair[1])
         if best + 2 * self.errors[name] < score:
-            verdict = f"{name} predicts held-out cells better than {ours} ({best:.3f} against {score:.3f}): use it here."
+            verdict = (
+                f"{name} predicts held-out cells better than {ours} (CRPS {best:.3f}, {ours} {score:.3f}): use it here."
+            )
         elif best - 2 * self.errors[name] <= score:
-            verdict = f"{name} is as good as {ours} on these data ({best:.3f} against {score:.3f}); it is simpler."
+            verdict = (
+                f"{name} predicts held-out cells as well as {ours} (CRPS {best:.3f}, {ours} {score:.3f}), and is simpler."
+            )
         else:
-            verdict = f"{ours} is ahead of {name}, the best simple method, by {1 - score / best:.0%}."
+            verdict = f"{ours} predicts held-out cells {1 - score / best:.0%} better than {name}, the best simple method."
         return "\n".join(
             [f"mean CRPS of {self.cells} held-out observed cells, in column sds (lower is better)", *lines, verdict]
         )

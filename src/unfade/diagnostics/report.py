@@ -45,8 +45,8 @@ ul.verdicts { list-style: none; padding: 0; } ul.verdicts li { margin: .5rem 0; 
 """
 _LEAD = {
     "green": "No check failed.",
-    "amber": "Usable, with care: read what is marked below.",
-    "red": "Do not rely on these results before what is marked in red is settled.",
+    "amber": "Usable with care: read the warnings below.",
+    "red": "Do not rely on these results before the red verdicts are resolved.",
 }
 
 
@@ -79,8 +79,8 @@ def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws
     lead = f'<p class="lead {found.level}"><b>{_LEAD[found.level]}</b></p>'
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>unfade: how far to trust it</title>'
-        f"<style>{_STYLE}</style></head><body><h1>How far to trust what was recovered</h1>{lead}"
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>unfade: diagnosis</title>'
+        f"<style>{_STYLE}</style></head><body><h1>How far to trust these results</h1>{lead}"
         + "".join(sections)
         + "</body></html>"
     )
@@ -158,7 +158,7 @@ def _missingness(found: Diagnosis) -> str:
     order = np.argsort(-share, kind="stable")[:50]
     worst = [j for j in order if share[j] > 0][:40]
     if not worst:
-        return _section("What is missing", words)
+        return _section("Missing cells", words)
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -168,7 +168,7 @@ def _missingness(found: Diagnosis) -> str:
         axes.set_xlim(0, max(0.1, share.max() * 1.05))
 
     says = f"Share of missing cells by column, most first; {cells.name(worst[0])} has {share[worst[0]]:.0%}."
-    return _section("What is missing", words, _figure(draw, (7, 0.5 + 0.24 * len(worst)), says))
+    return _section("Missing cells", words, _figure(draw, (7, 0.5 + 0.24 * len(worst)), says))
 
 
 def _calibration(found: Diagnosis) -> str:
@@ -184,21 +184,21 @@ def _calibration(found: Diagnosis) -> str:
         left.bar(np.arange(bins) / bins + 0.05, counts, 0.09, color=_SEEN)
         for edge in (1 / bins - band, 1 / bins + band):
             left.axhline(edge, color="#444", ls="--", lw=1)
-        left.set_xlabel("place of the held-out value among its draws")
+        left.set_xlabel("rank of the held-out value among its draws")
         left.set_ylabel("share of cells")
         levels = np.linspace(0.1, 0.9, 9)
         shares = [numbers.covered(level).mean() for level in levels]
         right.plot([0, 1], [0, 1], color="#999")
         right.plot([numbers.due(level) for level in levels], shares, "o-", color=_SEEN)
         right.set_xlabel("nominal coverage")
-        right.set_ylabel("share of cells inside the interval")
+        right.set_ylabel("empirical coverage")
 
     says = (
-        "Left: where held-out values lie among their draws; flat is right, high ends mean draws that are too narrow; "
-        "chance stays between the dashed lines. Right: the share of held-out cells inside central intervals; on the "
-        "line is right."
+        "Left: ranks of held-out values among their draws; uniform is right, high ends mean draws that are too narrow; "
+        "chance stays between the dashed lines. Right: empirical coverage of central intervals of held-out cells; on the "
+        "line is nominal."
     )
-    return _section("Are intervals as wide as they should be?", _figure(draw, (9, 3.2), says))
+    return _section("Coverage of intervals", _figure(draw, (9, 3.2), says))
 
 
 def _columns_table(found: Diagnosis) -> str:
@@ -208,8 +208,8 @@ def _columns_table(found: Diagnosis) -> str:
         else (c.column, c.cells, "", "", c.finding, "")
         for c in found.columns[:200]
     ]
-    heads = ("column", "held-out cells", "inside 90 % intervals", "what chance allows", "finding", "CRPS (sds)")
-    return _section("Column by column", _table(heads, rows))
+    heads = ("column", "held-out cells", "coverage of 90 % intervals", "within tolerance", "finding", "CRPS (sds)")
+    return _section("Coverage per column", _table(heads, rows))
 
 
 def _distributions(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> str:
@@ -231,9 +231,9 @@ def _distributions(table: np.ndarray, values: np.ndarray, columns: Sequence[Colu
             _two(panel, table[~gone[:, j], j], values[:, gone[:, j], j].ravel(), columns[j])
         panels[0].legend(fontsize=7)
 
-    more = f" Of {len(order)} columns with holes, the {len(shown)} with most." if len(order) > len(shown) else ""
-    says = f"Distribution of observed values (filled) and of draws of missing ones (line), column by column.{more}"
-    caption = f"{says} They need not agree: what is missing may differ from what is seen."
+    more = f" Of {len(order)} columns with missing cells, the {len(shown)} with most." if len(order) > len(shown) else ""
+    says = f"Distribution of observed values (filled) and of draws of missing ones (line), per column.{more}"
+    caption = f"{says} They need not agree: missing values may differ from observed ones."
     return _section("Observed and drawn values", _figure(draw, (9, 1.9 * down + 0.3), says, caption))
 
 
@@ -300,7 +300,7 @@ def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> 
             panel.tick_params(labelsize=7)
         panels[0].legend(fontsize=7)
 
-    says = "Pairs of columns that have most to do with each other, in one completed table."
+    says = "The most correlated pairs of columns, in one completed table."
     return _section("Pairs", _figure(draw, (2.4 * len(chosen) + 0.4, 2.6), says))
 
 
@@ -320,32 +320,32 @@ def _surprising(model: FittedModel, X: Any, rows: np.ndarray, columns: int) -> s
         if s.distance > 3
     ]
     among = f" (among {len(rows):,} rows taken at random)" if len(rows) < len(X) else ""
-    words = f"<p>Observed cells that the rest of their row does not lead one to expect{among}, likely errors first.</p>"
+    words = f"<p>Observed cells that the rest of their row does not predict{among}, likely errors first.</p>"
     if not lines:
-        return _section(
-            "Surprising cells", "<p>No observed cell is far from what the rest of its row leads one to expect.</p>"
-        )
-    return _section("Surprising cells", words, _table(("row", "column", "value", "expected", "90 % of draws"), lines))
+        return _section("Outliers", "<p>No observed cell is far from its prediction by the rest of its row.</p>")
+    return _section("Outliers", words, _table(("row", "column", "value", "expected", "90 % of draws"), lines))
 
 
 def _noise(found: Diagnosis) -> str:
     rows = [
         (str(n.column), n.sd, n.low, n.high, f"{max(0.0, n.explained):.0%}", "yes" if n.told else "no") for n in found.noise
     ]
-    heads = ("column", "noise sd", "low", "high", "explained by other columns", "can be told")
+    heads = ("column", "noise sd", "low", "high", "explained by other columns", "identified")
     return _section("Noise", _table(heads, rows[:100]))
 
 
 def _links(found: Diagnosis) -> str:
     rows = [(link.column, link.where, round(abs(link.shift), 2), round(abs(link.z), 1)) for link in found.links[:20]]
     heads = ("missing more often:", "where", "by (sds)", "z")
-    return _section("Why cells are missing", _table(heads, rows))
+    return _section("Missingness", _table(heads, rows))
 
 
 def _simple(found: Diagnosis) -> str:
     rows = [(name, round(score, 4)) for name, score in found.simple.scores.items()]
-    words = f"<p>Mean CRPS of {found.simple.cells} held-out cells, in sds (of columns, or all pixels); lower is better.</p>"
-    return _section("Beside simple methods", words, _table(("method", "CRPS"), rows))
+    words = (
+        f"<p>Mean CRPS of {found.simple.cells} held-out cells, in sds (of columns, or of all pixels); lower is better.</p>"
+    )
+    return _section("Comparison with simple methods", words, _table(("method", "CRPS"), rows))
 
 
 def _learning(model: FittedModel) -> str:
@@ -368,7 +368,7 @@ def _learning(model: FittedModel) -> str:
             panel.set_title(f"stage {stage}: {name}", fontsize=9)
             panel.tick_params(labelsize=7)
 
-    says = "Terms of the objective over the steps of each stage; they should level out."
+    says = "Terms of the objective over the steps of each stage; flat at the end means converged."
     told = "".join(f"<li>{_text(history)}</li>" for history in model.histories)
     return _section("Training", _figure(draw, (9, 2 * down + 0.2), says), f"<ul>{told}</ul>")
 
@@ -381,7 +381,7 @@ def _as_image(table: np.ndarray) -> tuple[int, int] | None:
 def _gallery(table: np.ndarray, values: np.ndarray, count: int = 6) -> str:
     """Draw some samples with mean, draws and standard deviation."""
     count = min(count, len(table))
-    says = "Samples as they came (missing in blue), their mean, three draws, and the standard deviation of the draws."
+    says = "Samples as given (missing in blue), their mean, three draws, and the standard deviation of the draws."
     height = 1.4 * count * shape_of(table)
     return _section(
         "Images", _figure(lambda figure: draw_gallery(figure, table[:count], values[:, :count]), (9, height + 0.4), says)
@@ -400,8 +400,8 @@ def _settings(model: FittedModel, X: Any) -> str:
     rows += [
         ("seed of the fit", str(model.seed)),
         ("training took", f"{seconds:.1f} s"),
-        ("noise found", str(model.noise)[:200]),
+        ("noise level", str(model.noise)[:200]),
     ]
-    rows += [("models side by side", str(len(model.posterior.each)) if model.posterior is not None else "0")]
+    rows += [("ensemble members", str(len(model.posterior.each)) if model.posterior is not None else "0")]
     rows += [("versions", f"{', '.join(packages)}, Python {platform.python_version()}")]
     return _section("Settings", _table(("setting", "value"), rows))

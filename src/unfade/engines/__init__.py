@@ -73,7 +73,7 @@ class BatchRecoverer:
             raise InvalidData(f"Expected a column {name!r} with row numbers, found {table.column_names[:10]}. Add it.")
         kind = table.schema.field(name).type
         if not pa.types.is_integer(kind) or table[name].null_count:
-            raise InvalidData(f"Expected a whole number for each row in column {name!r}, got {kind} or empty cells.")
+            raise InvalidData(f"Expected an integer for each row in column {name!r}, got {kind} or empty cells.")
         return name
 
 
@@ -103,7 +103,7 @@ def recover_batch(
     BatchRecoverer
     """
     if not isinstance(draws, (int, np.integer)) or draws < 0:
-        raise InvalidData(f"draws must be a whole number of at least 0, got {draws!r}.")
+        raise InvalidData(f"draws must be an integer of at least 0, got {draws!r}.")
     if draws and id_column is None:
         raise InvalidData("Draws need id_column, a column of row numbers: without it they would depend on partitions.")
     if isinstance(model, Recoverer):

@@ -204,12 +204,12 @@ class FittedModel:
         """
         data = self.read(X)
         if not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
-            raise InvalidData(f"n_draws must be a whole number of at least 1, got {n_draws!r}.")
+            raise InvalidData(f"n_draws must be an integer of at least 1, got {n_draws!r}.")
         rows = torch.as_tensor(np.array(range(len(data)) if row_ids is None else row_ids))
         if rows.shape != (len(data),) or rows.is_floating_point():
-            raise InvalidData(f"row_ids must hold one whole number a row ({len(data)}), got {row_ids!r}.")
+            raise InvalidData(f"row_ids must hold one integer per row ({len(data)}), got {row_ids!r}.")
         if seed is not None and not (isinstance(seed, (int, np.integer)) and 0 <= seed < 2**63):
-            raise InvalidData(f"seed must be a whole number of at least 0, got {seed!r}.")
+            raise InvalidData(f"seed must be an integer of at least 0, got {seed!r}.")
         container, obs = data.container, data.obs
         seed, shape = self.seed if seed is None else int(seed), (n_draws, len(obs), *container.event_shape(obs))
         draws = np.empty(shape, container.dtype) if out is None else out

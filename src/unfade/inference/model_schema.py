@@ -37,7 +37,7 @@ def whole(low: int = 0, high: int = _COUNT) -> Check:
 
     def check(value: Any, where: str) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            _fail(where, f"a whole number from {low} to {high}", value)
+            _fail(where, f"an integer from {low} to {high}", value)
 
     return check
 
@@ -240,7 +240,7 @@ def check(meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     _distinct([entry for entry, _ in meta["levels"]])
     modelled = set(tensors["modelled"].nonzero().flatten().tolist())
     if not (modelled >= levels.keys() | steps | set(meta["limited"]) and steps.isdisjoint(levels)):
-        raise ValueError("levels, steps or limits of columns that are not modelled so")
+        raise ValueError("levels, steps or detection limits of columns that are not modelled so")
     if (meta["posterior"] is None) != (not modelled):
         raise ValueError("a posterior belongs to entries that are modelled, and only to them")
     for number, gap in enumerate(meta.get("support_gaps", ())):

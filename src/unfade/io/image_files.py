@@ -43,7 +43,7 @@ def _decoded(path: Path) -> np.ndarray:
 
     with Image.open(path) as image:
         if image.size[0] * image.size[1] > PIXELS:
-            raise InvalidFile(f"{path} has {image.size[0]} x {image.size[1]} pixels, at most {PIXELS} are read.")
+            raise InvalidFile(f"{path} has {image.size[0]} x {image.size[1]} pixels, at most {PIXELS} are read: split it.")
         if lost := _lost(path, image):
             raise InvalidFile(f"{path} {lost}")
         frame = np.asarray(image)
@@ -52,8 +52,8 @@ def _decoded(path: Path) -> np.ndarray:
         bits = _bits(path, image)
     if bits != 8 * frame.dtype.itemsize:
         raise InvalidFile(
-            f"{path} has {bits} bits a channel, of which {8 * frame.dtype.itemsize} would be kept. Save it as .npy, which "
-            "holds any number of bits, or as grey images of 8 or 16 bits, one folder a channel."
+            f"{path} has {bits} bits per channel, of which {8 * frame.dtype.itemsize} would be kept. Save it as .npy, "
+            "which holds any number of bits, or as grey images of 8 or 16 bits, one folder per channel."
         )
     return frame
 
@@ -63,7 +63,7 @@ def _lost(path: Path, image: Any) -> str:
     if (pages := getattr(image, "n_frames", 1)) > 1:
         return f"has {pages} pages, of which one would be read. Save each as a file of its own, or all as one .npy stack."
     if image.mode == "P":
-        return "has a palette, whose numbers are no brightness. Convert it to RGB or grey."
+        return "has a palette, whose numbers are not brightness. Convert it to RGB or grey."
     if image.mode not in KEPT and not image.mode.startswith("I;16"):
         return f"has the colour mode {image.mode}. Expected grey or RGB, with or without alpha: convert it."
     if "transparency" in image.info:
@@ -151,7 +151,7 @@ class Unmeasured:
         except ValueError:
             raise InvalidData(f"The value of missing pixels must be a number, nan or none, got {stated!r}.") from None
         if whole and value is not None and np.isnan(value):
-            raise InvalidData("Whole numbers cannot be NaN: say which number missing pixels have, or none.")
+            raise InvalidData("Integers cannot be NaN: give the number that missing pixels have, or none.")
         return cls(value, channels, alpha)
 
     def colours(self, frames: np.ndarray) -> np.ndarray:
@@ -263,7 +263,7 @@ class Unmeasured:
         if self.value is not None and np.isnan(self.value):
             where = "those that are NaN"
         elif self.value is None:
-            where = "" if self.alpha else "no value stands for missing ones"
+            where = "" if self.alpha else "no value means missing"
         else:
             each = f"all {self.channels - self.alpha} channels are" if self.channels - self.alpha > 1 else "the value is"
             where = f"those where {each} {self.value:g}"

@@ -391,7 +391,9 @@ def whole_sinks(wanted: dict[Path, int | None], frames: Frames) -> Iterator[dict
         for path in named:
             followed(path).replace(drafts[path])
         paths = ", ".join(map(str, wanted))
-        raise InvalidFile(f"Cannot write {paths}: {error.strerror or error}. Nothing was left under these names.") from None
+        raise InvalidFile(
+            f"Cannot write {paths}: {error.strerror or error}. Nothing was written under these names."
+        ) from None
     finally:
         for draft in drafts.values():
             shutil.rmtree(draft.parent, ignore_errors=True)

@@ -50,7 +50,7 @@ def parse_memory(memory: str | int) -> int:
     size = int(float(found[1]) * (1024 if found[3] else 1000) ** power)
     if size < _LEAST_MEMORY:
         raise InvalidData(
-            f"Expected at least 256MiB of memory, got {memory!r}: reading and the networks alone take half. Give more."
+            f"Expected at least 256MiB of memory, got {memory!r}: half of that is for reading and the networks. Give more."
         )
     return size
 

@@ -46,8 +46,8 @@ def _beside_the_paper(results: Results, repeats: int) -> str:
     mean = {(cell, name): _scores_of(results, *cell, name, repeats, "accuracy")[0] for cell in cells for name in INPUTS}
     ahead = {other: sum(mean[cell, "TAE as printed"] > mean[cell, other] for cell in cells) for other in ("raw", "MVAE")}
     return (
-        "The paper (curves, no figures) has TAE ahead of MVAE and of raw. Here, by mean accuracy, the printed TAE is ahead "
-        f"of raw in {ahead['raw']} and of MVAE in {ahead['MVAE']} of {len(cells)} settings."
+        "The paper (curves, no figures) has TAE better than MVAE and raw. Here, by mean accuracy, the printed TAE is "
+        f"better than raw in {ahead['raw']} and than MVAE in {ahead['MVAE']} of {len(cells)} settings."
     )
 
 
@@ -64,7 +64,7 @@ def fig5_histograms(study: Study, results: Results, repeats: int, say: Say) -> s
 
 def _measure(study: Study, results: Results, name: str, settings: Sequence[Setting], say: Say) -> list[Tensor]:
     """Fit, classify and score, together; return the votes, (samples, classes) per setting."""
-    say(f"{name}: {len(settings)} side by side, first {settings[0]}")
+    say(f"{name}: {len(settings)} models together, first {settings[0]}")
     data, labels = zip(*[_rows(study, setting) for setting in settings], strict=True)
     posteriors: Sequence[PosteriorLVM | None] = [None] * len(settings)
     if name in WAYS:

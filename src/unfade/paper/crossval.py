@@ -19,7 +19,7 @@ def crossval(study: Study, results: Results, repeats: int, say: Say) -> str:
     todo = [pair for pair in pairs if _key(*pair) not in results]
     for start in range(0, len(todo), study.together):
         group = todo[start : start + study.together]
-        say(f"{len(group)} pairs of C and lambda side by side")
+        say(f"{len(group)} pairs of C and lambda together")
         posteriors = study.fit(
             "tae-paper", [obs] * len(group), [0] * len(group), [{"C": C, "lam": lam} for C, lam in group]
         )
@@ -34,7 +34,7 @@ def crossval(study: Study, results: Results, repeats: int, say: Say) -> str:
     above = sum(results[_key(*pair)]["ELBO"] > level for pair in pairs)
     said = (
         f"MVAE: {level:.0f}. The paper (a picture, no figures) has TAE above the VAE over a broad range, and chose C = 10, "
-        f"lambda = 2; here it is above at {above} of {len(pairs)} pairs."
+        f"lambda = 2; here it is higher at {above} of {len(pairs)} pairs."
     )
     return "\n".join([title, "", *head, *rows, "", said, "", "![](crossval.png)"])
 
@@ -67,7 +67,7 @@ def _draw(results: Results) -> None:
     axes.set(
         xlabel="lambda (log scale)",
         ylabel="C (log scale)",
-        title=f"ELBO of the truth, TAE as printed (MVAE: {level:.0f})\nhatched: 90 % intervals hold less than a third",
+        title=f"ELBO of the truth, TAE as printed (MVAE: {level:.0f})\nhatched: coverage of 90 % intervals below a third",
     )
     bar = figure.colorbar(image, ax=axes)
     bar.ax.axhline(level, color="tab:red")

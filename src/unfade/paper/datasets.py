@@ -62,7 +62,7 @@ def default_folder() -> Path:
 def load(name: str, folder: Path | None = None) -> Dataset:
     """Load a data set by name from `folder`; download it into the folder if it is missing."""
     if name not in LOADERS:
-        raise InvalidFile(f"Data sets are {sorted(LOADERS)}, got {name!r}.")
+        raise InvalidFile(f"Data sets are {sorted(LOADERS)}, got {name!r}. Give one of them.")
     return LOADERS[name](folder or default_folder())
 
 
@@ -140,7 +140,7 @@ def _fetch(address: str, path: Path) -> None:
             content = answer.read()
     except OSError as error:
         raise InvalidFile(
-            f"{path} is not there, and {address} cannot be reached ({error}). Put the file there, or point --data-dir "
+            f"{path} does not exist, and {address} cannot be reached ({error}). Put the file there, or point --data-dir "
             "(or UNFADE_DATA) to a folder that has it."
         ) from None
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ class Named:
 
 
 EXPERIMENTS = {
-    "fig1-toy": Named(figures.fig1_toy, "two dimensions, beside the exact posterior"),
+    "fig1-toy": Named(figures.fig1_toy, "two dimensions, compared with the exact posterior"),
     "fig1-digits": Named(figures.fig1_digits, "MNIST: mean and draws"),
     "fig4-examples": Named(figures.fig4_examples, "MNIST: mean and draws, two shares missing"),
     "fig4-curves": Named(figures.fig4_curves, "PSNR and ELBO against the share of observed pixels", 5),

@@ -273,7 +273,7 @@ def fill(
         todo = [s for s in settings if any(key(s, name, label) not in results for name in ways)]
         models = list(dict.fromkeys(replace(setting, trained_on=False) for setting in todo))  # scored on one part or both
         for group in study.groups(models, alike=stopped):
-            say(f"{label}: {method}, {len(group)} models side by side, first {group[0]}")
+            say(f"{label}: {method}, {len(group)} models together, first {group[0]}")
             train, seeds = [study.rows(setting, "train")[1] for setting in group], [setting.mask for setting in group]
             started = time.monotonic()
             posteriors = study.fit(method, train, seeds, stopped=stopped)

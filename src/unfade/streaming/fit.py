@@ -274,8 +274,8 @@ class _Sample:
         found = {name: look.kind(self.rows) for name, look in self.looks.items()}
         if many := [n for n, look in self.looks.items() if isinstance(look, _Values) and look.many and found[n]]:
             warnings.warn(
-                f"More than {CATEGORIES:,} different texts are in {many[:10]}: passed through as they are. Give "
-                "kinds={...: 'category'} to take those that the sample holds as categories.",
+                f"More than {CATEGORIES:,} different texts are in {many[:10]}: passed through unchanged. Give "
+                "kinds={...: 'category'} to use those of the sample as categories.",
                 DataNotice,
                 stacklevel=4,
             )

@@ -48,7 +48,9 @@ def recover_frames(
     """
     given_paths = [path for path in (output, std_to, draws_to) if path is not None]
     if len(set(given_paths)) < len(given_paths):
-        raise InvalidData("Means, standard deviations and draws go to different places: give each a name of its own.")
+        raise InvalidData(
+            "Expected different paths for means, standard deviations and draws, got one twice. Give each its own."
+        )
     rule, missing = frames.rule, 0
 
     def blocks() -> Iterator[Block]:

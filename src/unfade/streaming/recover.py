@@ -186,8 +186,8 @@ def _partial_folder(target: Path, plan: dict[str, Any], what: Sequence[str], res
             os.rename(folder, target)
     except OSError as error:
         raise InvalidFile(
-            f"Cannot write {target}: {error.strerror or error}. Nothing was left under that name; make room, or choose "
-            f"a folder you may write to. What is complete is in {folder.name}: resume=True goes on with it."
+            f"Cannot write {target}: {error.strerror or error}. Nothing was written under that name; make room, or choose "
+            f"a folder you may write to. Complete parts are in {folder.name}: resume=True continues with them."
         ) from None
 
 
@@ -196,7 +196,7 @@ def _clear(folder: Path, resume: bool) -> None:
     left = list(folder.iterdir())
     if left and resume:
         warnings.warn(
-            f"{folder} was made from another source, model or settings: it begins again.", DataNotice, stacklevel=5
+            f"{folder} was made from another source, model or settings: recovery begins again.", DataNotice, stacklevel=5
         )
     for each in left:
         shutil.rmtree(each) if each.is_dir() else each.unlink()
