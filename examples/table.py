@@ -21,9 +21,8 @@ print("first row, 90 % interval:", [pair.iloc[0, :4].round(2).to_list() for pair
 
 for cells in ("missing", "observed"):
     score = evaluate(draws, wine, observed, cells, unit=unit.to_numpy())
-    print(
-        f"{cells} cells: CRPS {score.crps:.3f} sd, 90 % interval covers {score.coverage:.3f} (due {score.coverage_due:.3f})"
-    )
+    covered = f"coverage of 90 % intervals {score.coverage:.3f} (nominal {score.coverage_due:.3f})"
+    print(f"{cells} cells: CRPS {score.crps:.3f} sd, {covered}")
 
 slopes = [LinearRegression().fit(table[["alcohol"]], table["color_intensity"]).coef_[0] for table in draws]
 print(f"slope of colour on alcohol: {np.mean(slopes):.2f}, sd over draws {np.std(slopes):.2f}")

@@ -174,11 +174,11 @@ def test_a_row_and_its_draws(loaded, folder, report, monkeypatch):
     view = row_view.row_view(loaded, result, row)
     assert view.draws == [{k: r[k] for k in loaded.table.column_names} for r in long if r["row"] == row]
     town = view.cells[3]
-    assert (town.column, town.came, town.became) == ("town", "", "filled in")
+    assert (town.column, town.came, town.became) == ("town", "", "filled")
     assert town.clean in ("Oslo", "Bergen <b>")
     assert "%" in town.likely
     known = next(c for c in view.cells if c.came)
-    assert (known.became, known.likely, known.clean) == ("as it came", "", known.came)
+    assert (known.became, known.likely, known.clean) == ("unchanged", "", known.came)
 
 
 def test_images(tmp_path, folder, report, monkeypatch):
@@ -192,7 +192,7 @@ def test_images(tmp_path, folder, report, monkeypatch):
     assert np.array_equal(clean[~np.isnan(images)], images[~np.isnan(images)])
     assert np.isfinite(clean).all()
     view = row_view.row_view(loaded, result, 0)
-    assert [name for name, _ in view.pictures] == ["as it came", "recovered", "draw 0", "draw 1"]
+    assert [name for name, _ in view.pictures] == ["given", "recovered", "draw 0", "draw 1"]
     assert view.pictures[0][1].shape == (160, 160, 3)
 
 
@@ -231,13 +231,13 @@ def test_notices_stay_with_their_job(tmp_path, folder, report, monkeypatch):
         jobs.append(Job(load("a.csv", content(table, tmp_path, "in.csv"), folder.path), QUICK, folder))
     for name, job in zip(("here", "there"), jobs, strict=True):
         said = [notice for notice in finished(job).notices if "Time was up" not in notice]
-        assert said == [f"Nothing is observed in column '{name}': kept, and left missing."]
+        assert said == [f"Nothing is observed in column '{name}': it is left missing."]
         assert job.result.left == 120
 
 
 def test_cancelled_at_once_and_when_forgotten(loaded, folder):
     job = Job(loaded, Settings(), folder)
-    while job.status.words.startswith("Getting ready") and job.running:
+    while job.status.words.startswith("Preparing") and job.running:
         time.sleep(0.01)
     assert "part " in str(job.status)
     job.cancel()
@@ -348,7 +348,7 @@ def test_the_time_left_never_claims_nothing_while_it_works(loaded, folder):
     time.sleep(0.01)
     for step in (50, 100, 20, 100):  # two parts of a fit, each to its end
         worker.on_step(jobs.Progress(step, 100, 0.0, 0.0))
-    assert re.fullmatch(r"Learning from the data · part 2 of 6 · about [1-9]\d* s left", str(worker.now()))
+    assert re.fullmatch(r"Training · part 2 of 6 · about [1-9]\d* s left", str(worker.now()))
     assert worker.now().share < 1.0
 
 
@@ -489,7 +489,7 @@ def test_a_bad_file_on_the_page(page, address):
 
 def test_the_page_fills_a_table(page, address, tmp_path):
     give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
-    page.get_by_text("What is missing").wait_for()
+    page.get_by_text("Missing cells").wait_for()
     assert "Bergen <b>" not in page.locator(".unfade-bars").inner_html()
     page.get_by_role("spinbutton", name="Time limit in seconds").fill("3")
     page.get_by_role("spinbutton", name="Number of draws").fill("5")
@@ -514,7 +514,7 @@ def test_the_page_fills_a_table(page, address, tmp_path):
         page.get_by_role("button", name="Report").click()
     assert download.value.suggested_filename == "towns-report.html"
     inside = page.frame_locator("iframe[title=Report]").frame_locator("iframe")
-    inside.get_by_role("heading", name="How far to trust what was recovered").wait_for()
+    inside.get_by_role("heading", name="How far to trust these results").wait_for()
     pictures(page, tmp_path, "report")
     page.get_by_role("tab", name="One row").click()
     page.get_by_text("Its 5 draws").wait_for()
@@ -542,7 +542,7 @@ def test_a_fit_can_be_cancelled_on_the_page(page, address, tmp_path):
 
 def test_a_reload_brings_back_data_settings_progress_and_results(page, address, tmp_path):
     give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
-    page.get_by_text("What is missing").wait_for()
+    page.get_by_text("Missing cells").wait_for()
     for name, value in (("Seed", "7"), ("Number of draws", "3"), ("Time limit in seconds", "8")):
         page.get_by_role("spinbutton", name=name).fill(value)
         page.get_by_role("spinbutton", name=name).press("Enter")
@@ -568,7 +568,7 @@ def test_a_reload_brings_back_data_settings_progress_and_results(page, address, 
     page.get_by_text("seed: 7").wait_for()
     page.get_by_role("button", name="Load another file").click()
     page.locator("input[type=file]").wait_for(state="attached")
-    assert page.get_by_text("What is missing").count() == 0
+    assert page.get_by_text("Missing cells").count() == 0
 
 
 def test_a_picture_is_told_where_to_go_on_the_page(page, address):
@@ -589,19 +589,19 @@ def test_words_for_missing_are_counted_on_the_page(page, address):
 def test_a_column_that_words_for_missing_mend_is_no_longer_left_out(page, address):
     rows = "".join(f"{70 + i / 10},{i}\n" for i in range(40))
     give(page, address, "a.csv", f"kilos,b\n{rows}refused,1\nrefused,2\n".encode())
-    page.get_by_text("kilos is a").wait_for()
+    page.get_by_text("Type of kilos").wait_for()
     page.get_by_text("More settings").click()
     page.get_by_role("textbox", name="Values that stand for missing").fill("refused")
     page.get_by_role("textbox", name="Values that stand for missing").press("Enter")
     page.get_by_text("2 (2 %)").wait_for()
-    page.get_by_text("kilos is a").wait_for(state="detached")
+    page.get_by_text("Type of kilos").wait_for(state="detached")
 
 
 def test_sessions_do_not_see_each_other(page, address, browser, tmp_path):
     give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
-    page.get_by_text("What is missing").wait_for()
+    page.get_by_text("Missing cells").wait_for()
     other = browser.new_page()
     other.goto(address)
     other.locator("input[type=file]").wait_for(state="attached")
-    assert "What is missing" not in other.content()
+    assert "Missing cells" not in other.content()
     other.close()

@@ -112,7 +112,7 @@ def test_mechanisms_are_what_they_say():
     [
         (-0.1, "at least 0"),
         ("loud", "noise must be None"),
-        ([0.1, 0.2, 0.3], "one a column"),
+        ([0.1, 0.2, 0.3], "one per column"),
         ({}, "must be a number"),
         (float("nan"), "finite"),
     ],

@@ -73,7 +73,7 @@ def test_noise_is_told_only_where_other_columns_explain_something(line):
     a, b, c, alone = rec.noise_report(line)
     assert all(column.told for column in (a, b, c))
     assert not alone.told
-    assert "cannot be told" in str(alone)
+    assert "not identified" in str(alone)
     assert a.low <= a.sd <= a.high
 
 

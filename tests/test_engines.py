@@ -105,7 +105,7 @@ def test_what_cannot_work_is_refused(table, model, tmp_path):
         recover_batch(tmp_path / "nothing")
     with pytest.raises(InvalidData, match="a column 'id' with row numbers"):
         recover_batch(model, 1, id_column="id")(table)
-    with pytest.raises(InvalidData, match="whole number for each row"):
+    with pytest.raises(InvalidData, match="integer for each row"):
         recover_batch(model, 1, id_column="a")(table)
     with pytest.raises(InvalidData, match="the name draw"):
         recover_batch(model, 1, id_column="number")(table.rename_columns(["number", "draw", "b", "c", "town"]))

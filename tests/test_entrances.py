@@ -70,7 +70,7 @@ def test_zeros_of_a_stack_of_whole_numbers_are_missing_everywhere(tmp_path, page
     assert (by_command > 0).all()
     judged = CliRunner().invoke(app, ["diagnose", str(path), *OPTIONS[:4]])
     assert str(rule) in judged.output
-    assert page(path).notices[0].startswith("Pixels that are missing: all of value 0") or str(rule) in page(path).notices[0]
+    assert page(path).notices[0].startswith("Missing pixels: all of value 0") or str(rule) in page(path).notices[0]
 
 
 def test_a_complete_table_comes_back_as_it_is_everywhere(tmp_path, page):

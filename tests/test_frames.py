@@ -161,7 +161,7 @@ def test_zero_is_a_value_where_the_user_says_so(tmp_path):
     given, found, said = recovered(folder, "--missing-value", "none")
     assert (given == 0).any()
     assert np.array_equal(given, found)
-    assert "no value stands for missing ones" in said
+    assert "no value means missing" in said
     with pytest.raises(InvalidData, match="a number, nan or none"):
         open_frames(folder, "zero")
     with pytest.raises(InvalidData, match="cannot be NaN"):
@@ -195,7 +195,7 @@ def png_of(path, bits, kind, channels):
 
 def test_an_image_that_would_not_come_back_as_it_is_is_refused(tmp_path):
     for bits, kind, channels in ((16, 2, 3), (16, 6, 4), (16, 4, 2), (4, 0, 1)):
-        with pytest.raises(InvalidFile, match=rf"has {bits} bits a channel, of which 8 would be kept. Save it as .npy"):
+        with pytest.raises(InvalidFile, match=rf"has {bits} bits per channel, of which 8 would be kept. Save it as .npy"):
             read_frame(png_of(tmp_path / "bits.png", bits, kind, channels))
     assert read_frame(png_of(tmp_path / "grey.png", 16, 0, 1)).dtype == np.uint16
     grey = Image.fromarray(np.arange(6, dtype=np.uint8).reshape(2, 3))

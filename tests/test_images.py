@@ -197,7 +197,7 @@ def test_a_verdict_on_small_images_is_beside_what_is_around_their_holes():
         rec = quick(architecture=small, max_steps=None, training=TrainingConfig(steps=100, batch_size=8)).fit(given)
     found = rec.diagnose(given)
     assert set(found.simple.scores) == {"unfade", "the nearest pixel", "linear interpolation"}
-    assert {verdict.what for verdict in found.verdicts} >= {"spread of draws", "beside simple methods", "90 % intervals"}
+    assert {verdict.what for verdict in found.verdicts} >= {"width of draws", "simple methods", "90 % intervals"}
     alone = quick(architecture=small, max_steps=3).fit(given)  # holds nothing out: a clone is fitted with holes hidden
     cells = alone.diagnose(given).cells
     assert 0 < len(np.unique(cells.rows)) <= 8
@@ -281,7 +281,7 @@ def test_large_images_have_a_report(tmp_path):
     assert len(rec.held_out_) > 100
     assert rec.calibration_scale_ is not None
     found = rec.diagnose(given)
-    assert {"spread of draws", "beside simple methods"} <= {verdict.what for verdict in found.verdicts}
+    assert {"width of draws", "simple methods"} <= {verdict.what for verdict in found.verdicts}
     rec.report(tmp_path / "page.html", given)
     assert "the nearest pixel" in (tmp_path / "page.html").read_text()
     with pytest.raises(InvalidData, match="held no pixels out"):

@@ -324,10 +324,10 @@ def test_one_model_is_scored_on_rows_it_was_trained_on_and_on_others(data_dir, t
     assert [len(group) for group in made.groups(settings, alike=True)] == [2, 2]
     lines, results = [], study.Results(tmp_path, {})
     study.fill(made, results, settings, "once", lines.append, ["MVAE"])
-    assert lines == ["once: mvae, 2 models side by side, first uci-har, 20% missing, mask 0"]
+    assert lines == ["once: mvae, 2 models together, first uci-har, 20% missing, mask 0"]
     assert len({results[study.key(setting, "MVAE", "once")]["energy score"] for setting in settings}) == 4
     study.fill(made, results, settings, "once", lines.append, ["MVAE", "unfade"])
-    assert [line.split(", ")[1] for line in lines[1:]] == ["1 models side by side"] * 2  # the length is each one's own
+    assert [line.split(", ")[1] for line in lines[1:]] == ["1 models together"] * 2  # the length is each one's own
 
 
 def test_an_interrupted_group_is_nobodys_result(data_dir, monkeypatch):

@@ -19,17 +19,17 @@ def fitted():
 
 @pytest.mark.parametrize(("old", "new"), PARAMETERS.items())
 def test_an_old_parameter_sets_the_new_one(old, new):
-    with pytest.warns(FutureWarning, match=f"{old!r} is called {new!r}"):
+    with pytest.warns(FutureWarning, match=f"{old!r} is now called {new!r}"):
         rec = Recoverer(**{old: 1})
     assert rec.get_params()[new] == 1
     assert old not in rec.get_params()
-    with pytest.warns(FutureWarning, match=f"{old!r} is called {new!r}"):
+    with pytest.warns(FutureWarning, match=f"{old!r} is now called {new!r}"):
         assert rec.set_params(**{old: 2}).get_params()[new] == 2
 
 
 @pytest.mark.parametrize(("old", "new"), ATTRIBUTES.items())
 def test_an_old_attribute_gives_the_new_one(fitted, old, new):
-    with pytest.warns(FutureWarning, match=f"{old!r} is called {new!r}"):
+    with pytest.warns(FutureWarning, match=f"{old!r} is now called {new!r}"):
         found = getattr(fitted, old)
     assert found is getattr(fitted, new) or found == getattr(fitted, new)
 
@@ -48,7 +48,7 @@ def test_draws_take_the_old_name_of_candidates(fitted):
 
 def test_old_kinds_and_settings_are_understood():
     frame = pl.DataFrame({"a": [1.0, 2.0, None, 4.0] * 10, "b": ["x", "y", "x", "x"] * 10})
-    with pytest.warns(FutureWarning, match="'ordered' is called 'ordinal'"):
+    with pytest.warns(FutureWarning, match="'ordered' is now called 'ordinal'"):
         rec = Recoverer(kinds={"a": "number", "b": "ordered"}, settings={"sharpness": 2.0}, **FAST).fit(frame)
     assert [column.kind for column in rec.columns_] == ["continuous", "ordinal"]
 
@@ -58,9 +58,9 @@ def test_old_options_of_the_command_line_give_a_note(tmp_path):
     arguments = ["recover", str(tmp_path / "t.csv"), "-o", str(tmp_path / "o.csv"), "--max-steps", "5"]
     result = CliRunner().invoke(app, [*arguments, "--members", "1", "--refine", "0", "--limit", "a<1"])
     assert result.exit_code == 0, result.output
-    assert "--members is called --n-members" in result.output
-    assert "--refine is called --n-candidates" in result.output
-    assert "--limit is called --detection-limit" in result.output
+    assert "--members is now called --n-members" in result.output
+    assert "--refine is now called --n-candidates" in result.output
+    assert "--limit is now called --detection-limit" in result.output
     assert "--members" not in CliRunner().invoke(app, ["recover", "--help"]).output.replace("--n-members", "")
 
 

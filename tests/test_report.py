@@ -60,8 +60,8 @@ def written(path, data, **parameters):
 def test_a_page_has_all_its_parts_and_needs_nothing_else(tmp_path):
     text = written(tmp_path / "report.html", frame(), noise="learn-shared")
     outline = Outline(text)
-    wanted = {"Verdicts", "What is missing", "Observed and drawn values", "Pairs", "Beside simple methods", "Training"}
-    assert wanted | {"Settings", "Noise", "Surprising cells"} <= set(outline.headings)
+    wanted = {"Verdicts", "Missing cells", "Observed and drawn values", "Pairs", "Comparison with simple methods"}
+    assert wanted | {"Training", "Settings", "Noise", "Outliers"} <= set(outline.headings)
     assert outline.pictures
     assert all(len(alt) > 20 for alt in outline.pictures)
     assert all(link.startswith("data:") for link in outline.links)

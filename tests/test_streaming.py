@@ -471,7 +471,7 @@ def test_a_folder_that_may_not_be_written_is_told(tmp_path, source, rec):
     locked.chmod(0o500)
     if os.geteuid() == 0:  # who may do anything, but not here
         locked = Path("/sys")
-    with pytest.raises(InvalidFile, match=r"Cannot write .*Nothing was left"):
+    with pytest.raises(InvalidFile, match=r"Cannot write .*Nothing was written"):
         recover_stream(rec, source, locked / "out")
     assert not (locked / "out").exists()
     with pytest.raises(InvalidFile, match="does not exist"):
@@ -485,7 +485,7 @@ def test_a_full_disk_is_told_and_the_run_can_go_on(tmp_path, monkeypatch, source
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1000, before[1]))  # files can grow no further
     try:
-        with pytest.raises(InvalidFile, match="resume=True goes on"):
+        with pytest.raises(InvalidFile, match="resume=True continues"):
             recover_stream(rec, source, tmp_path / "out", draws=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

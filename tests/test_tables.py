@@ -67,7 +67,7 @@ def test_kinds_are_found(mixed):
         open_container(mixed, kinds={"town": "continuous"})
     with pytest.raises(InvalidData, match="Kinds of columns are"):
         open_container(mixed, kinds={"town": "city"})
-    with pytest.raises(InvalidData, match="which are not there"):
+    with pytest.raises(InvalidData, match="which do not exist"):
         open_container(mixed, kinds={"village": "category"})
 
 
@@ -129,7 +129,7 @@ def test_what_was_not_there_at_fit(mixed):
     out = rec.transform(odd)
     assert out["town"].tolist()[0] == "Paris"  # an unseen category stays, and tells the model nothing
     assert out["town"].tolist()[1] in ("Lima", "Oslo", "Rome")
-    with pytest.raises(InvalidData, match=r"are not there: \['size'\]"):
+    with pytest.raises(InvalidData, match=r"are missing: \['size'\]"):
         rec.transform(mixed.drop(columns="size"))
     with pytest.warns(DataNotice, match="pass through"):
         more = rec.transform(mixed.assign(extra="x"))
@@ -201,9 +201,9 @@ def test_bounds_in_other_units_are_noticed():
     images[:, 0, 0] = 0.0
     noisy = images + 0.1 * rng.normal(size=images.shape)
     quick(noise=0.1, bounds=(0, 1)).fit(noisy)
-    with pytest.warns(DataNotice, match=r"observed in 15 of 16 pixels is on average beyond its bounds"):
+    with pytest.warns(DataNotice, match=r"mean of the observed values of 15 of 16 pixels lies outside its bounds"):
         quick(noise=25.5, bounds=(0, 1)).fit(255 * noisy)
-    with pytest.warns(DataNotice, match="observed in column 'age' is on average beyond"):
+    with pytest.warns(DataNotice, match="mean of the observed values of column 'age' lies outside"):
         quick(bounds={"age": (0, 1)}).fit(pd.DataFrame({"age": rng.normal(40, 10, 60), "b": rng.random(60)}))
     with pytest.warns(DataNotice) as notices:
         quick(bounds={"age": (18, 99)}).fit(pd.DataFrame({"age": np.full(60, np.nan), "b": rng.random(60)}))
@@ -214,7 +214,7 @@ def test_bounds_are_kept():
     rng = np.random.default_rng(1)
     X = np.abs(rng.normal(size=(60, 2)))
     X[rng.random(X.shape) < 0.3] = np.nan
-    with pytest.warns(DataNotice, match=r"\d+ observed values of column 0, 1 lie outside the bounds given: kept"):
+    with pytest.warns(DataNotice, match=r"\d+ observed values of column 0, 1 lie outside the bounds: they are kept"):
         rec = quick(bounds={0: (0, 0.5), 1: (0.1, None)}).fit(X)
     draws = rec.sample(X, 20).values
     hidden = np.isnan(X)
@@ -661,7 +661,7 @@ def test_several_detection_limits_do_not_widen_draws():
 def test_text_with_holes_that_passes_through_is_said():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=60), "said": [f"remark {i}" if i % 5 else None for i in range(60)]})
-    with pytest.warns(DataNotice, match=r"comes back as it is, its missing cells too: column 'said'.*--kind said=category"):
+    with pytest.warns(DataNotice, match=r"is passed through with its missing cells: column 'said'.*--kind said=category"):
         quick().fit(frame)
     quick(kinds={"said": "passthrough"}).fit(frame)  # as was asked for
 
@@ -728,7 +728,7 @@ def test_a_code_for_missing_values_is_named_with_the_option(code):
 
 def test_numbers_above_what_floats_hold_pass_through():
     frame = pd.DataFrame({"id": [2**60 + i**2 for i in range(40)], "x": np.arange(40) % 7 / 3})
-    with pytest.warns(DataNotice, match="Column 'id': it holds whole numbers above 2"):
+    with pytest.warns(DataNotice, match="Column 'id': it holds integers above 2"):
         rec = quick(max_steps=5).fit(frame)
     assert rec.transform(frame)["id"].equals(frame["id"])
 

@@ -133,7 +133,7 @@ def test_every_mark_unit_and_type_goes_through_and_comes_back(library):
     with warnings.catch_warnings(record=True) as notices:
         warnings.simplefilter("always")
         rec = Recoverer(max_steps=20, n_candidates=5, n_members=1, missing=MARKS, random_state=0, verbose=0).fit(frame)
-    period = ["Column 'period': it holds Period objects, which cannot be modelled: it comes back as it is."]
+    period = ["Column 'period': it holds Period objects, which cannot be modelled: it is passed through unchanged."]
     assert [str(notice.message) for notice in notices] == (period if library == "pandas" else [])
     assert {column.name: column.kind for column in rec.columns_} == {
         name: kind for name, kind in KINDS.items() if name != "period" or library == "pandas"

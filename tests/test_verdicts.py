@@ -71,7 +71,7 @@ def test_draws_that_were_widened_do_not_hide_a_collapse():
 def test_columns_that_are_off_are_found():
     made = cells(count=900)
     made.draws[:, made.columns == 1] = made.draws[:, made.columns == 1].mean(0) * np.ones((60, 1))
-    assert [check.finding for check in check_columns(made)] == ["within tolerance", "too sure", "within tolerance"]
+    assert [check.finding for check in check_columns(made)] == ["within tolerance", "too narrow", "within tolerance"]
 
 
 def test_missingness_that_follows_another_column_is_found():
@@ -133,8 +133,8 @@ def test_a_diagnosis_speaks_of_everything(fitted):
     rec, frame = fitted
     found = rec.diagnose(frame)
     assert {verdict.what for verdict in found.verdicts} == {
-        "90 % intervals", "spread of draws", "column by column", "beside simple methods", "training",
-        "why cells are missing", "evidence", "latent variables",
+        "90 % intervals", "width of draws", "coverage per column", "simple methods", "training",
+        "missingness", "held-out cells", "latent variables",
     }  # fmt: skip
     assert found.level in ("green", "amber")
     assert [v.level for v in found.verdicts] == sorted(

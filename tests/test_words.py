@@ -1,11 +1,18 @@
-"""Prose of the README and the docs uses the terms of docs/glossary.md, in lines of at most 120 characters."""
+"""Prose of the README, the docs and the source uses the terms of docs/glossary.md; that of docs in short lines."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "unfade"
+LATER = (  # not yet worded so
+    "methods/", "models/", "training/", "inference/fit.py", "data/encoder.py", "data/text_formats.py", "io/tables.py",
+    "io/csv_text.py", "cli/options.py",
+)  # fmt: skip
+CODE = [path for path in sorted(SOURCE.rglob("*.py")) if not path.relative_to(SOURCE).as_posix().startswith(LATER)]
 FILES = sorted([*(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")), *(ROOT / "docs").glob("*.md")])
 
 BANNED = {  # regular expression: what to write
@@ -34,8 +41,21 @@ BANNED = {  # regular expression: what to write
     r" an? (?:row|column|draw|step|second|sample|cell|table|channel|setting|side|minute|model-step)": "per row, per column",
 }
 
+BANNED_IN_SOURCE = BANNED | {  # messages, help, labels and doc-strings of the program
+    r"at the door": "when data are read",
+    r"ha(?:s|ve) (?:its|their) say|speaks?(?: against)?": "name the check",
+    r"what became of|on (?:its|their) way": "name the results",
+    r"(?:too )?(?:un)?sure": "wide or narrow, uncertainty",
+    r"(?:come|came|comes) back|as (?:it|they) (?:is|are|came)": "is passed through, unchanged, given",
+    r"(?:can|cannot) be told|tells?": "identified",
+    r"goes? on|go(?:es)? on with": "continue",
+    r"beyond belief": "impossible",
+    r"what is missing": "missing cells",
+    r"whoever|(?:no|some|any)body": "the user",
+}
+
 # Names that the code has today and output that a program prints; each with the files it may stand in.
-ALLOWED = {"scoreboard.md": ("coverage due",), "reproduction.md": ("coverage due",)}
+ALLOWED = dict.fromkeys(("scoreboard.md", "reproduction.md", "study.py", "tables.py"), ("coverage due",))
 
 
 def paragraphs(text: str) -> list[str]:
@@ -46,13 +66,26 @@ def paragraphs(text: str) -> list[str]:
     return [re.sub(r"`[^`]*`", "`", " ".join(part.split())) for part in re.split(r"\n\s*\n", text)]
 
 
-def banned(text: str, name: str = "") -> list[str]:
+def prose_of(code: str) -> str:
+    """Texts of a source file as paragraphs: doc-strings, and what users may see: literals of two words or more."""
+    tree = ast.parse(code)
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    found = []
+    for node in ast.walk(tree):
+        values = node.values if isinstance(node, ast.JoinedStr) else [node] if id(node) not in parts else []
+        texts = [getattr(each, "value", "") if isinstance(each, ast.Constant) else "``" for each in values]
+        text = "".join(part for part in texts if isinstance(part, str))
+        found += [re.sub(r"^>>> .*$", "", text, flags=re.MULTILINE)] if " " in text.strip("`") else []
+    return "\n\n".join(found)
+
+
+def banned(text: str, name: str = "", phrases: dict[str, str] = BANNED) -> list[str]:
     """Each banned phrase of a text, with what to write in its place."""
     found = []
     for prose in paragraphs(text):
         for allowed in ALLOWED.get(name, ()):
             prose = prose.replace(allowed, "")
-        for pattern, better in BANNED.items():
+        for pattern, better in phrases.items():
             matches = re.finditer(rf"(?<![\w-])(?:{pattern})(?!\w)", prose, re.IGNORECASE)
             found += [
                 f"{match.group()!r} -> {better}: ...{prose[max(0, match.start() - 40) : match.end() + 30]}"
@@ -71,6 +104,16 @@ def too_long(text: str) -> list[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_prose_uses_the_terms_of_the_field(path):
     assert not banned(path.read_text(), path.name)
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_texts_of_the_program_use_the_terms_of_the_field(path):
+    assert not banned(prose_of(path.read_text()), path.name, BANNED_IN_SOURCE)
+
+
+def test_texts_of_the_program_are_found():
+    code = 'def f(a):\n    """Check at the door."""\n    raise E(f"Column {a} " "is not due.")\n\n\nx = "due"  # due\n'
+    assert len(banned(prose_of(code), "", BANNED_IN_SOURCE)) == 2
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

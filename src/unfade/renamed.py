@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def renamed(names: Mapping[str, str], old: str, what: str) -> str:
-    """Return the present name for a former one, with a FutureWarning; any other name as it is."""
+    """Return the present name for a former one, with a FutureWarning; any other name unchanged."""
     if old not in names:
         return old
     warnings.warn(f"The {what} {old!r} is now called {names[old]!r}.", FutureWarning, stacklevel=4)

@@ -50,7 +50,7 @@ def whole_or_nothing(path: str | os.PathLike[str], keep: bool = True) -> Iterato
 
 
 def _short(suffix: str) -> str:
-    """Return the ending of a name, by which libraries tell formats apart; empty if it is too long to be one."""
+    """Return the ending of a name, by which libraries recognise formats; empty if it is too long to be one."""
     return suffix if len(suffix) <= 16 else ""
 
 

@@ -69,7 +69,7 @@ def choose_numbers(busy: bool) -> tuple[int, int, float | None]:
         "Time limit in seconds", min_value=1, max_value=86_400, value=None, key="seconds", placeholder="none",
         disabled=busy,
         help="Time limit of all parts; training gets the time that draws, files and report leave. "
-        "Without a limit, training ends by early stopping.",
+        "Without a time limit, training ends by early stopping.",
     )  # fmt: skip
     return int(draws), int(seed), None if seconds is None else float(seconds)
 

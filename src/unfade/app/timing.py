@@ -38,7 +38,7 @@ class Schedule:
         return self._clock() - self._began
 
     def begin(self, part: str, speaks: bool = False) -> None:
-        """Begin a part. speaks: the time of the part before predicts the speed of later ones."""
+        """Begin a part; `speaks`: the time of the part before predicts the speed of later ones."""
         now, before = self._clock(), self._expected[self.part]
         factor = (now - self._part_began + 1) / (before + 1) if speaks else 1.0  # of what takes no second, much is chance
         self._at = self._parts.index(part)

@@ -240,7 +240,7 @@ def page(
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     debug: Debug = False,
 ) -> None:
-    """Serve a local page: load a file, see what is missing, recover it, download. Data stay on this computer."""
+    """Serve a local page: load a file, see its missing cells, recover it, download. Data stay on this computer."""
     with _command(False, False, debug):
         from unfade.app import serve
 

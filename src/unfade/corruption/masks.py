@@ -44,7 +44,7 @@ def mask_given_others(clean: Tensor, missing: float, generator: torch.Generator)
     """
     drivers = clean.shape[1] // 2
     if missing * clean.shape[1] > clean.shape[1] - drivers:
-        raise InvalidData(f"Half of the columns stay seen, so at most half of the entries can be hidden, got {missing}.")
+        raise InvalidData(f"Half of the columns are always observed: expected a share of at most 0.5, got {missing}.")
     weights = torch.randn(drivers, clean.shape[1] - drivers, generator=generator)
     score = _standardised(clean[:, :drivers]) @ weights.to(clean.dtype)
     hidden = _hide_large(score, missing * clean.shape[1] / (clean.shape[1] - drivers), generator)

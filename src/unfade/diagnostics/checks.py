@@ -209,9 +209,7 @@ def _calibration(cells: HeldOut, level: float = 0.9) -> Verdict:
     off = max(0.0, abs(share - due) - 2 * error)
     if off <= 0.03:
         return Verdict("90 % intervals", "green", says, share)
-    todo = (
-        "They are too narrow: widen them, or fit with calibrate=True." if share < due else "They are wider than necessary."
-    )
+    todo = "They are too narrow: widen them." if share < due else "They are wider than necessary."
     return Verdict("90 % intervals", "red" if share < due and off > 0.1 else "amber", says, share, todo)
 
 

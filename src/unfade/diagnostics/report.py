@@ -266,7 +266,7 @@ def _moment(code: float, column: Column) -> str:
 
 
 def _few_ticks(axis: Any, column: Column) -> None:
-    """Limit the ticks of an axis, and write dates and times on it."""
+    """Reduce the ticks of an axis to those that fit, with dates and times written as such."""
     axis.get_major_locator().set_params(nbins=3)
     if column.kind in TEMPORAL:
         axis.set_major_formatter(lambda code, _: _moment(code, column))

@@ -295,7 +295,7 @@ class FittedModel:
 
     @contextmanager
     def _counted(self, label: str, rows: int, blocks: Blocks) -> Iterator[Blocks]:
-        """Limit small models to one thread inside, and give `blocks` with progress."""
+        """Restrict small models to one thread inside, and give `blocks` with progress."""
         images = isinstance(self.architecture, ConvArchitecture)
         entries = None if images else DEFAULT_TRAINING.batch_size * self.encoder.features
         with one_thread(entries), counting(self.parameters.verbose > 0, label, rows) as add:

@@ -184,7 +184,7 @@ def _check_sizes(
         parts = [] if linear else [architecture.encoder(2 * features), architecture.decoder(features)]
     said = sum(p.numel() for part in parts for p in part.parameters()) if parts else features
     if members != len({name.split(".")[1] for name in state}) or members * said > there:
-        raise ValueError(f"{members} models of {said} parameters are announced, {there} parameters are there")
+        raise ValueError(f"expected {members} models of {said} parameters, found {there} parameters")
 
 
 def _column_to_json(column: Column) -> dict[str, Any]:

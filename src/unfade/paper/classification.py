@@ -36,7 +36,7 @@ def fig6_classification(study: Study, results: Results, repeats: int, say: Say) 
             text.append(f"| {share:.0%} | " + " | ".join(cells) + " |")
         text.append("")
     _draw_curves(results, repeats)
-    text += ["Accuracy ± spread over repeats; calibration error; Brier score.", "", _beside_the_paper(results, repeats)]
+    text += ["Accuracy ± sd over repeats; calibration error; Brier score.", "", _beside_the_paper(results, repeats)]
     return "\n".join([*text, "", "![](classification.png)"])
 
 

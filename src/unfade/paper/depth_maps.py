@@ -35,7 +35,7 @@ def fig7_depth(study: Study, results: Results, repeats: int, say: Say) -> str:
             if kind not in results:
                 _impute(study, results, open_frames(path), name, kind, say)
             lines.append(f"| {kind} | " + " | ".join(f"{results[kind][band]:.0f}" for band in _BANDS) + " |")
-    text = "Stacks have raw frames of one room, not of the paper's NYU dump. Distances to the nearest observed pixel, in pixels."
+    text = "Raw frames of one room per stack, not the paper's NYU dump. Distances to the nearest observed pixel."
     return "\n".join(["# Imputed depth maps", "", *lines, "", text])
 
 

@@ -57,7 +57,7 @@ def mnar(study: Study, results: Results, repeats: int, say: Say) -> str:
 
 
 def _fill(study: Study, results: Results, settings: Sequence[Setting], lim: float, say: Say) -> str:
-    """Run what is missing at one floor of the variance; return its name."""
+    """Compute missing results at one floor of the variance; return its name."""
     label = f"lim {lim:g}"
     at_floor = replace(study, architecture=replace(study.architecture, width=lim))
     fill(at_floor, results, settings, label, say, study.ways)
