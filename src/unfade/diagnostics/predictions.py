@@ -272,13 +272,9 @@ class Comparison:
         lines = [f"{name:22}{value:8.4f}" for name, value in self.scores.items()]
         name, best = min(others, key=lambda pair: pair[1])
         if best + 2 * self.errors[name] < score:
-            verdict = (
-                f"{name} predicts held-out cells better than {ours} (CRPS {best:.3f}, {ours} {score:.3f}): use it here."
-            )
+            verdict = f"{name} predicts held-out cells better than {ours} ({best:.3f}, {score:.3f}): use it here."
         elif best - 2 * self.errors[name] <= score:
-            verdict = (
-                f"{name} predicts held-out cells as well as {ours} (CRPS {best:.3f}, {ours} {score:.3f}), and is simpler."
-            )
+            verdict = f"{name} predicts held-out cells as well as {ours} ({best:.3f}, {score:.3f}), and is simpler."
         else:
             verdict = f"{ours} predicts held-out cells {1 - score / best:.0%} better than {name}, the best simple method."
         return "\n".join(

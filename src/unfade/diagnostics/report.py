@@ -194,9 +194,8 @@ def _calibration(found: Diagnosis) -> str:
         right.set_ylabel("empirical coverage")
 
     says = (
-        "Left: ranks of held-out values among their draws; uniform is right, high ends mean draws that are too narrow; "
-        "chance stays between the dashed lines. Right: empirical coverage of central intervals of held-out cells; on the "
-        "line is nominal."
+        "Left: ranks of held-out values among their draws; uniform is right, high ends mean too narrow draws; chance "
+        "stays between the dashed lines. Right: empirical coverage of central intervals; on the line is nominal."
     )
     return _section("Coverage of intervals", _figure(draw, (9, 3.2), says))
 
@@ -342,9 +341,7 @@ def _links(found: Diagnosis) -> str:
 
 def _simple(found: Diagnosis) -> str:
     rows = [(name, round(score, 4)) for name, score in found.simple.scores.items()]
-    words = (
-        f"<p>Mean CRPS of {found.simple.cells} held-out cells, in sds (of columns, or of all pixels); lower is better.</p>"
-    )
+    words = f"<p>Mean CRPS of {found.simple.cells} held-out cells, in sds (columns or all pixels); lower is better.</p>"
     return _section("Comparison with simple methods", words, _table(("method", "CRPS"), rows))
 
 
@@ -397,11 +394,8 @@ def _settings(model: FittedModel, X: Any) -> str:
     packages = [f"{name} {version(name)}" for name in ("unfade", "torch", "numpy", "scikit-learn")]
     seconds = sum(history.seconds for history in model.histories)
     rows = [(name, str(value)[:200]) for name, value in parameters.items()]
-    rows += [
-        ("seed of the fit", str(model.seed)),
-        ("training took", f"{seconds:.1f} s"),
-        ("noise level", str(model.noise)[:200]),
-    ]
+    rows += [("seed of the fit", str(model.seed)), ("training took", f"{seconds:.1f} s")]
+    rows += [("noise level", str(model.noise)[:200])]
     rows += [("ensemble members", str(len(model.posterior.each)) if model.posterior is not None else "0")]
     rows += [("versions", f"{', '.join(packages)}, Python {platform.python_version()}")]
     return _section("Settings", _table(("setting", "value"), rows))
