@@ -144,12 +144,12 @@ def test_what_is_wrong_is_found():
 # Verbs that first lines of functions begin with; add one where it is needed.
 VERBS = """
     Accept Add Advance Append Apply Ask Average Begin Build Cancel Cast Change Check Choose Classify Collect Combine
-    Compare Compute Condition Convert Copy Count Decide Decode Delete Describe Disable Do Double Draw Drop Embed Empty
-    Encode End Escape Estimate Explain Fill Find Finish Fit Flush Follow Format Give Group Hash Hide Hold Import Infer
-    Initialise Iterate Join Judge Keep Leave Let List Load Lock Look Lower Make Map Match Maximise Move Multiply Name
-    Open Parse Predict Print Put Raise Read Recommend Record Recover Reduce Refuse Remove Repeat Replace Reproduce
-    Reserve Restore Restrict Return Round Run Scale Score Seed Select Send Serve Set Shift Shorten Show Simulate Split
-    Stack Start Sum Take Train Translate Update Wait Warn Wrap Write
+    Compare Compile Compute Condition Convert Copy Count Decide Decode Delete Describe Disable Do Double Draw Drop
+    Embed Empty Encode End Escape Estimate Explain Fill Find Finish Fit Flush Follow Format Give Group Hash Hide Hold
+    Import Infer Initialise Iterate Join Judge Keep Leave Let List Load Lock Look Lower Make Map Match Maximise Move
+    Multiply Name Open Parse Predict Print Put Raise Read Recommend Record Recover Reduce Refuse Remove Repeat Replace
+    Reproduce Reserve Restore Restrict Return Round Run Scale Score Seed Select Send Serve Set Shift Shorten Show
+    Simulate Split Stack Start Sum Take Train Translate Update Wait Warn Wrap Write
 """
 FILES = [path for path in sorted(SOURCE.rglob("*.py")) if not path.relative_to(SOURCE).as_posix().startswith(LATER)]
 

@@ -392,9 +392,8 @@ def _settings(model: FittedModel, X: Any) -> str:
         if getattr(model.parameters, field.name) is not None
     }
     packages = [f"{name} {version(name)}" for name in ("unfade", "torch", "numpy", "scikit-learn")]
-    seconds = sum(history.seconds for history in model.histories)
     rows = [(name, str(value)[:200]) for name, value in parameters.items()]
-    rows += [("seed of the fit", str(model.seed)), ("training took", f"{seconds:.1f} s")]
+    rows += [("seed of the fit", str(model.seed)), ("training took", f"{sum(h.seconds for h in model.histories):.1f} s")]
     rows += [("noise level", str(model.noise)[:200])]
     rows += [("ensemble members", str(len(model.posterior.each)) if model.posterior is not None else "0")]
     rows += [("versions", f"{', '.join(packages)}, Python {platform.python_version()}")]
