@@ -63,7 +63,7 @@ def test_cells_and_units():
     ("change", "message"),
     [
         ({"cells": "some"}, "cells must be"),
-        ({"observed": None}, "which entries"),
+        ({"observed": None}, "Give a mask"),
         ({"truth": np.zeros((3, 2))}, "do not match"),
     ],
 )

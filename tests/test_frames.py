@@ -96,7 +96,7 @@ def test_stacks_come_back_as_stacks(tmp_path, ending):
 
 def test_means_and_draws_go_to_different_places(tmp_path):
     frames = open_frames(folder_of(tmp_path / "in", "uint16", ".png"))
-    with pytest.raises(InvalidData, match="different places"):
+    with pytest.raises(InvalidData, match="different paths"):
         recover_frames(None, frames, tmp_path / "out", tmp_path / "out")
     with pytest.raises(InvalidFile, match="give a folder"):
         recover_frames(None, frames, tmp_path / "out.npy")
@@ -304,7 +304,7 @@ def test_the_command_line(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"in", "out", "std", "draws", "page.png", "page.html"}
     again = CliRunner().invoke(cli.app, [str(part) for part in command])
     assert again.exit_code == 3
-    assert "is there already" in again.output
+    assert "exists already" in again.output
 
 
 def test_what_cannot_be_refined_is_refused_before_the_fit(tmp_path, monkeypatch):

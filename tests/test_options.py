@@ -127,7 +127,7 @@ def test_how_to_fit_has_no_effect_with_a_model_and_is_named(folder):
     for command in (["recover", folder / "in.npy", "-o", folder / "p.npy"], ["diagnose", folder / "in.npy"]):
         done = run(*command, "--model", folder / "m", *given)
         assert done.exit_code == 0, done.output
-        assert "already: --max-steps, --noise." in done.output
+        assert "fitted: --max-steps, --noise." in done.output
         assert "--seed has no effect" in done.output
     assert "no effect" not in run("recover", folder / "in.npy", "-o", folder / "p.npy", "--model", folder / "m").output
     assert Path(folder / "p.npy").exists()

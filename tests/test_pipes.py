@@ -57,8 +57,8 @@ def test_a_pipe_with_a_name_is_read(csv, tmp_path):
     [
         (["recover", "-", "-o", "-"], "standard input is empty"),
         (["recover", "-", "-o", "-", "--json"], "both write to standard output"),
-        (["recover", "-", "-o", "-", "--draws-to", "-"], "--draws-to - is no file"),
-        (["diagnose", "-", "--report", "-"], "--report - is no file"),
+        (["recover", "-", "-o", "-", "--draws-to", "-"], "--draws-to - is not a file"),
+        (["diagnose", "-", "--report", "-"], "--report - is not a file"),
     ],
 )
 def test_what_cannot_be_piped_is_said(arguments, message):

@@ -131,7 +131,7 @@ def test_what_was_not_there_at_fit(mixed):
     assert out["town"].tolist()[1] in ("Lima", "Oslo", "Rome")
     with pytest.raises(InvalidData, match=r"are missing: \['size'\]"):
         rec.transform(mixed.drop(columns="size"))
-    with pytest.warns(DataNotice, match="pass through"):
+    with pytest.warns(DataNotice, match="passed through"):
         more = rec.transform(mixed.assign(extra="x"))
     assert (more["extra"] == "x").all()
     pd.testing.assert_frame_equal(more.drop(columns="extra"), rec.transform(mixed))
