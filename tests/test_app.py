@@ -489,7 +489,7 @@ def test_a_bad_file_on_the_page(page, address):
 
 def test_the_page_fills_a_table(page, address, tmp_path):
     give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
-    page.get_by_text("Missing cells").wait_for()
+    page.get_by_text("Share missing per column").wait_for()
     assert "Bergen <b>" not in page.locator(".unfade-bars").inner_html()
     page.get_by_role("spinbutton", name="Time limit in seconds").fill("3")
     page.get_by_role("spinbutton", name="Number of draws").fill("5")
@@ -542,7 +542,7 @@ def test_a_fit_can_be_cancelled_on_the_page(page, address, tmp_path):
 
 def test_a_reload_brings_back_data_settings_progress_and_results(page, address, tmp_path):
     give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
-    page.get_by_text("Missing cells").wait_for()
+    page.get_by_text("Share missing per column").wait_for()
     for name, value in (("Seed", "7"), ("Number of draws", "3"), ("Time limit in seconds", "8")):
         page.get_by_role("spinbutton", name=name).fill(value)
         page.get_by_role("spinbutton", name=name).press("Enter")
@@ -568,7 +568,7 @@ def test_a_reload_brings_back_data_settings_progress_and_results(page, address, 
     page.get_by_text("seed: 7").wait_for()
     page.get_by_role("button", name="Load another file").click()
     page.locator("input[type=file]").wait_for(state="attached")
-    assert page.get_by_text("Missing cells").count() == 0
+    assert page.get_by_text("Share missing per column").count() == 0
 
 
 def test_a_picture_is_told_where_to_go_on_the_page(page, address):
@@ -599,9 +599,9 @@ def test_a_column_that_words_for_missing_mend_is_no_longer_left_out(page, addres
 
 def test_sessions_do_not_see_each_other(page, address, browser, tmp_path):
     give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
-    page.get_by_text("Missing cells").wait_for()
+    page.get_by_text("Share missing per column").wait_for()
     other = browser.new_page()
     other.goto(address)
     other.locator("input[type=file]").wait_for(state="attached")
-    assert "Missing cells" not in other.content()
+    assert "Share missing per column" not in other.content()
     other.close()

@@ -125,7 +125,7 @@ def show_data(loaded: Loaded) -> None:
         return
     left, right = st.columns(2, gap="medium")
     with left:
-        st.markdown("**Missing cells**")
+        st.markdown("**Share missing per column**")
         show_bars(loaded.columns, loaded.rows)
     with right:
         st.markdown("**First rows**")
