@@ -95,7 +95,7 @@ def bad(tmp_path, csv, what):
         "nothing observed": ([tmp_path / "void.csv", *out], "Nothing is observed"),
         "ragged": ([tmp_path / "ragged.csv", *out], "ragged.csv"),
         "foreign model": ([csv, *out, "--model", tmp_path / "foreign.unfade"], "not a model"),
-        "other columns": ([tmp_path / "wide.csv", *out, "--model", tmp_path / "m.unfade"], "are not there"),
+        "other columns": ([tmp_path / "wide.csv", *out, "--model", tmp_path / "m.unfade"], "fitted on are missing"),
         "negative noise": ([csv, *out, "--noise", "-1"], "at least 0"),
         "wrong noise": ([csv, *out, "--noise", "loud"], "--noise takes"),
         "no draws": ([csv, *out, "--draws", "0", "--draws-to", tmp_path / "d.csv"], "at least 1"),

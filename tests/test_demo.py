@@ -15,7 +15,7 @@ def test_digits_are_recovered_better_than_by_simple_fills(tmp_path, monkeypatch)
     assert ours["crps"] < 0.6 * mean["crps"]
     assert ours["rmse"] < mean["rmse"]
     assert (tmp_path / "digits.png").stat().st_size > 10_000
-    assert "Noise level found" in shown.text
+    assert "Estimated noise level" in shown.text
 
 
 def test_the_toy_is_scored_against_the_exact_posterior(tmp_path, monkeypatch):

@@ -201,7 +201,7 @@ def test_one_column_one_row_and_another_order(table):
     moved = frame[list("dbca")]
     pd.testing.assert_frame_equal(rec.transform(moved), rec.transform(frame)[list("dbca")])
     pd.testing.assert_frame_equal(rec.sample(moved, 2)[1], rec.sample(frame, 2)[1][list("dbca")])
-    with pytest.raises(ValueError, match="are not there"):
+    with pytest.raises(ValueError, match="fitted on are missing"):
         rec.transform(frame.rename(columns={"a": "z"}))
 
 

@@ -393,7 +393,7 @@ def test_complete_parts_are_kept_only_if_nothing_changed(tmp_path, monkeypatch, 
     recover_stream(rec, source, tmp_path / "out", resume=True)
     assert written[6:] == [f"part-{i:06d}.parquet" for i in range(5, 11)]
     assert recover_stream(rec, source, tmp_path / "out", resume=True) == tmp_path / "out"  # done already
-    with pytest.raises(InvalidFile, match="there already"):
+    with pytest.raises(InvalidFile, match="exists already"):
         recover_stream(rec, source, tmp_path / "out", seed=1, resume=True)
 
 
