@@ -6,17 +6,20 @@ or one mode is lost. `--learned` adds fits: the default recipe, and the printed 
 four fifths of the pixels hidden. The threshold was tried on seeds 1000 to 1049 first (`--first 1000`).
 """
 
-import argparse
 import json
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from boards import alone, parser_of, run_all
+from sklearn.datasets import load_digits
+from store import Cell, found
 
+from unfade import Architecture, Recoverer, TrainingConfig
 from unfade.diagnostics.checks import COLLAPSED, spread, spread_beneath_noise
+from unfade.diagnostics.predictions import held_out
 from unfade.inference.held_out import HeldOut
+from unfade.storage import whole_or_nothing
 
 DRAWS, ROWS, COLUMNS = 80, 300, 6
 SHRUNK = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.25, 0.1, 0.0)
@@ -64,11 +67,6 @@ def shrunk(cells: HeldOut, share: float) -> HeldOut:
 
 def learned(seed: int) -> dict[str, float]:
     """The spread of draws that were learned: by the default, and by the printed TAE on digits, badly."""
-    from sklearn.datasets import load_digits
-
-    from unfade import Architecture, Recoverer, TrainingConfig
-    from unfade.diagnostics.predictions import held_out
-
     rng = np.random.default_rng(seed)
     cells = gaussian_cells(seed)
     table = cells.seen.copy()
@@ -93,12 +91,6 @@ def learned(seed: int) -> dict[str, float]:
     return found
 
 
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
-
-
 def judged(name: str, values: list[float]) -> dict[str, Any]:
     """How often the alarm fires, and the middle of what it looks at."""
     fired = float(np.mean(np.array(values) < COLLAPSED))
@@ -107,14 +99,13 @@ def judged(name: str, values: list[float]) -> dict[str, Any]:
     return {"fires": fired, "spread": values}
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=50)
-    parser.add_argument("--first", type=int, default=0)
+    parser = parser_of(__doc__, seeds=50)
+    parser.add_argument("--first", type=int, default=0, help="seed to start from")
     parser.add_argument("--learned", action="store_true")
     parser.add_argument("-o", "--output", type=Path, help="picture and .json beside it")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     seeds, result = range(chosen.first, chosen.first + chosen.seeds), {}
     for share in SHRUNK:
         values = [spread(shrunk(gaussian_cells(seed), share)) for seed in seeds]
@@ -123,19 +114,21 @@ def main() -> None:
         name = f"two modes, {'one lost' if lost else 'exact'}"
         result[name] = judged(name, [spread(two_modes(seed, lost)) for seed in seeds])
     if chosen.learned:
-        with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), initializer=_one_thread) as processes:
-            found = list(processes.map(learned, seeds))
-        for name in found[0]:
-            result[name] = judged(name, [each[name] for each in found])
+        cells = [Cell("alarm", "learned", "spread", seed, "fits") for seed in seeds]
+        run_all(cells, chosen.jobs, lambda cell: {"spread": alone(learned, cell.seed)})
+        for name in found(cells[0])["spread"]:
+            result[name] = judged(name, [found(cell)["spread"][name] for cell in cells])
     if chosen.output:
-        chosen.output.with_suffix(".json").write_text(json.dumps(result, indent=1))
+        with whole_or_nothing(chosen.output.with_suffix(".json")) as part:
+            part.write_text(json.dumps(result, indent=1))
         _picture(result, chosen.output)
 
 
 def _picture(result: dict[str, Any], path: Path) -> None:
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
+    figure = Figure(figsize=(10, 3.6), layout="tight")
+    left, right = figure.subplots(1, 2)
     left.plot(SHRUNK, [result[f"shrunk to {s:g}"]["fires"] for s in SHRUNK], "o-", color="#0072B2")
     left.set_xlabel("share of the exact posterior's spread that draws keep")
     left.set_ylabel("share of tables on which the alarm fires")
@@ -146,7 +139,6 @@ def _picture(result: dict[str, Any], path: Path) -> None:
     right.tick_params(labelsize=7)
     right.invert_yaxis()
     right.legend(fontsize=8)
-    figure.tight_layout()
     figure.savefig(path, dpi=110)
 
 

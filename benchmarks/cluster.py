@@ -2,7 +2,7 @@
 
 Takes the first rows of the table that `benchmarks/stream.py` makes, numbers them, and recovers them with two plain draws:
 in one process, by Ray Data on a local cluster of two workers, and again while a worker is killed (SIGKILL) half-way.
-Prints seconds, and whether all three are identical.
+Prints seconds of the clock, as the work is done by processes of the cluster, and whether all three are identical.
 """
 
 import argparse

@@ -6,32 +6,36 @@ This file is also what runs inside the environments, so it imports nothing but N
 
 import json
 import os
-import re
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-ENVIRONMENTS = Path("build/peers")
-REQUIREMENTS = {
+ENVIRONMENTS = "build/peers-{}"
+REQUIREMENTS = {  # of an environment
     "miceforest": ["miceforest", "lightgbm<4.7", "pandas<3"],
-    "IterativeImputer": ["scikit-learn", "pandas<3"],
-    "kNN": ["scikit-learn", "pandas<3"],
+    "sklearn": ["scikit-learn", "pandas<3"],
+    "utrees": ["utrees", "pandas<3"],
     "gcimpute": ["gcimpute", "numpy<2", "scipy<1.13", "pandas<3", "scikit-learn"],
     "MIDAS2": ["midasverse-midas", "torch==2.13.0", "pandas<3"],
     "ForestDiffusion": ["ForestDiffusion", "pandas<3"],
 }
-R_PEERS = ("mice pmm", "mice cart", "Amelia")
-LIMIT = 600  # seconds a peer may take
+SHARED = {"IterativeImputer": "sklearn", "kNN": "sklearn"}  # the environments of those without one of their own name
+R_PEERS = ("mice pmm", "mice cart", "mice rf", "Amelia")
+LIMIT = 300  # CPU seconds that a peer may take
+
+
+class TooSlow(RuntimeError):
+    """A peer was stopped at its limit of CPU seconds."""
 
 
 def run(name: str, Y: np.ndarray, draws: int, seed: int, noise: float = 0.0) -> dict[str, Any]:
-    """Draws of a peer, (draws, *Y.shape), the seconds it took without the start of its interpreter, and its peak memory.
+    """Draws of a peer, (draws, *Y.shape), its CPU seconds without imports, and its peak memory in MB.
 
     noise: sd of the noise, for those that can be told.
     """
@@ -52,43 +56,46 @@ def run_frame(name: str, frame: Any, draws: int, seed: int, noise: float = 0.0) 
         if name in R_PEERS:
             command = ["Rscript", str(Path(__file__).with_suffix(".R")), *command]
         else:
-            command = [str(_environment(name)), "-W", "ignore", __file__, *command]
-        said, errors = _ran(name, ["/usr/bin/env", "time", "-v", *command] if _TIMED else command)
-        return {"draws": pd.read_csv(made), "seconds": json.loads(said[-1])["seconds"], "memory": _peak(errors)}
+            command = [str(_environment(SHARED.get(name, name))), "-W", "ignore", __file__, *command]
+        found = json.loads(_output(name, command)[-1])
+        return {**found, "draws": pd.read_csv(made)}
 
 
-def _ran(name: str, command: list[str]) -> tuple[list[str], str]:
-    """Lines of standard output, and standard error; everything it has started ends with it."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+def _output(name: str, command: list[str]) -> list[str]:
+    """Lines of standard output; everything it has started ends with it."""
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=alone
+    )
+    resource.prlimit(process.pid, resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
     try:
-        said, errors = process.communicate(timeout=LIMIT)
+        said, errors = process.communicate(timeout=10 * LIMIT)
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         raise
+    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL, 128 + signal.SIGXCPU):
+        raise TooSlow(f"{name} was stopped after {LIMIT} CPU seconds")
     if process.returncode:
-        raise RuntimeError(f"{name} failed: {_reason(errors)}")
-    return said.splitlines(), errors
+        raise RuntimeError(f"{name} failed: {errors.strip()[-250:]}")
+    return said.splitlines()
 
 
-_TIMED = Path("/usr/bin/time").exists()
+def peak_memory() -> float | None:
+    """Megabytes that this process took at most (None where the system does not say)."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((float(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), None)
 
 
-def _peak(said: str) -> float | None:
-    """Megabytes, from what `time -v` says."""
-    line = next((line for line in said.splitlines() if "Maximum resident" in line), None)
-    return line and float(line.rsplit(":", 1)[1]) / 1024
-
-
-def _reason(said: str) -> str:
-    """The end of what it said, without what `time -v` adds."""
-    before, *time_said = re.split(r"(Command (?:exited|terminated)[^\n]*)", said, maxsplit=1)
-    return f"{before.strip()[-250:]} {time_said[0] if time_said else ''}".strip()
+def cpu_seconds() -> float:
+    """User and system seconds of this process and of its children so far."""
+    return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 
 def _environment(name: str) -> Path:
     """The interpreter of a peer's environment, made at first use."""
-    folder = ENVIRONMENTS / name
+    folder = Path(ENVIRONMENTS.format(name))
     ready = folder / "ready"
     if not ready.exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -153,22 +160,38 @@ def forest_diffusion(frame: Any, draws: int, seed: int) -> list[Any]:
     return list(model.impute(k=draws))
 
 
-PEERS = {
-    "miceforest": miceforest,
-    "IterativeImputer": iterative_imputer,
-    "kNN": knn,
-    "gcimpute": gcimpute,
-    "MIDAS2": midas,
-    "ForestDiffusion": forest_diffusion,
+def unmasking_trees(frame: Any, draws: int, seed: int) -> list[Any]:
+    """Its defaults."""
+    from utrees import UnmaskingTrees
+
+    model = UnmaskingTrees(random_state=seed)
+    model.fit(frame.to_numpy(dtype=float))
+    return list(model.impute(n_impute=draws))
+
+
+PEERS = {  # the function, and the package that it uses
+    "miceforest": (miceforest, "miceforest"),
+    "IterativeImputer": (iterative_imputer, "sklearn"),
+    "kNN": (knn, "sklearn"),
+    "utrees": (unmasking_trees, "utrees"),
+    "gcimpute": (gcimpute, "gcimpute"),
+    "MIDAS2": (midas, "midas2"),
+    "ForestDiffusion": (forest_diffusion, "ForestDiffusion"),
 }
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "midas2": "midasverse-midas"}
 
 
 if __name__ == "__main__":
+    from importlib import import_module, metadata
+
     import pandas as pd
 
     name, given, made, draws, seed, _ = sys.argv[1:]
     data = pd.read_csv(given)
-    started = time.perf_counter()
-    result = PEERS[name](data, int(draws), int(seed))
-    print(json.dumps({"seconds": time.perf_counter() - started}))
+    impute, package = PEERS[name]
+    import_module(package)
+    started = cpu_seconds()
+    result = impute(data, int(draws), int(seed))
+    spent, version = cpu_seconds() - started, metadata.version(DISTRIBUTIONS.get(package, package))
+    print(json.dumps({"cpu_seconds": spent, "memory": peak_memory(), "version": version}))
     pd.concat([pd.DataFrame(np.asarray(t), columns=data.columns) for t in result]).to_csv(made, index=False)

@@ -1,9 +1,9 @@
 """A table larger than memory, recovered part by part: `python benchmarks/stream.py --rows 20000000 --folder /tmp/stream`.
 
-Makes a Parquet file of rows x 20 (float32, correlated columns, 20 % missing), fits on it by `fit_stream`, then measures (a)
-reading and writing the same file without a model; (b) `recover_stream` with two plain draws (n_candidates=0), in a process
-of its own: seconds, rows a second, the most memory beyond what the imports take, and how many times (a) that is. (b) is run
-without the mean and, with --mean, also with it.
+Makes a Parquet file of rows x 20 (float32, correlated columns, 20 % missing), fits on it by `fit_stream`, then measures
+(a) reading and writing the same file without a model; (b) `recover_stream` with two plain draws (n_candidates=0), in a
+process of its own: CPU seconds, rows per CPU second, the most memory beyond what the imports take, and how many times (a)
+that is. (b) is run without the mean and, with --mean, also with it.
 """
 
 import argparse
@@ -11,11 +11,11 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from peers import cpu_seconds
 from pyarrow import parquet
 
 COLUMNS, PART, DRAWS = 20, 250_000, 2
@@ -37,12 +37,12 @@ def make(path: Path, rows: int) -> None:
 
 
 def copied(path: Path, target: Path) -> float:
-    """Seconds to read the file and write it again, some rows at a time."""
-    started = time.monotonic()
+    """Return the CPU seconds to read the file and write it again, some rows at a time."""
+    started = cpu_seconds()
     with parquet.ParquetFile(path) as file, parquet.ParquetWriter(target, file.schema_arrow) as writer:
         for batch in file.iter_batches(2**16):
             writer.write_batch(batch)
-    seconds = time.monotonic() - started
+    seconds = cpu_seconds() - started
     target.unlink()
     return seconds
 
@@ -54,9 +54,9 @@ def recover(path: Path, model: Path, target: Path, memory: str, mean: bool) -> N
 
     rec = Recoverer.load(model)
     before = resident("VmRSS")
-    started = time.monotonic()
+    started = cpu_seconds()
     recover_stream(rec, path, target, draws=DRAWS, n_candidates=0, seed=0, memory=memory, clean=mean)
-    seconds, peak = time.monotonic() - started, resident("VmHWM")
+    seconds, peak = cpu_seconds() - started, resident("VmHWM")
     print(json.dumps({"seconds": seconds, "imports_mb": before, "beyond_mb": peak - before}))
 
 
@@ -66,7 +66,19 @@ def resident(what: str) -> float:
     return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(what))
 
 
+def recovered(options: argparse.Namespace, path: Path, model: Path, mean: bool) -> dict[str, float]:
+    """Start the process that recovers, and read what it measured."""
+    target = options.folder / "recovered"
+    for left in (target, target.with_name("recovered.partial")):
+        shutil.rmtree(left, ignore_errors=True)
+    command = [sys.executable, __file__, "--recover", path, model, target, options.memory, mean]
+    out = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
+    shutil.rmtree(target)
+    return json.loads(out.splitlines()[-1])
+
+
 def main() -> None:
+    """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--folder", type=Path, default=Path("stream-benchmark"))
@@ -85,32 +97,26 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     path, model = options.folder / f"table-{options.rows}.parquet", options.folder / "model.unfade"
     if not path.exists():
-        started = time.monotonic()
+        started = cpu_seconds()
         draft = path.with_suffix(".draft")
         make(draft, options.rows)
         draft.rename(path)
         print(
-            f"made {options.rows:,} x {COLUMNS}, {path.stat().st_size / 1e6:.0f} MB, in {time.monotonic() - started:.0f} s"
+            f"made {options.rows:,} x {COLUMNS}, {path.stat().st_size / 1e6:.0f} MB, in {cpu_seconds() - started:.0f} CPU s"
         )
-    started = time.monotonic()
+    started = cpu_seconds()
     rec = fit_stream(Recoverer(max_steps=options.steps, random_state=0, verbose=0), path, options.memory)
     rec.save(model)
-    print(f"fit_stream, {options.steps} steps: {time.monotonic() - started:.1f} s")
+    print(f"fit_stream, {options.steps} steps: {cpu_seconds() - started:.1f} CPU s")
     plain = copied(path, options.folder / "copy.parquet")
-    print(f"(a) read and write, no model: {plain:.1f} s")
+    print(f"(a) read and write, no model: {plain:.1f} CPU s")
     for mean in (False, True) if options.mean else (False,):
-        target = options.folder / "recovered"
-        for left in (target, target.with_name("recovered.partial")):
-            shutil.rmtree(left, ignore_errors=True)
-        command = [sys.executable, __file__, "--recover", path, model, target, options.memory, mean]
-        out = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
-        found = json.loads(out.splitlines()[-1])
+        found = recovered(options, path, model, mean)
         print(
-            f"(b) {DRAWS} plain draws{' and the mean' if mean else ''}: {found['seconds']:.1f} s, "
-            f"{options.rows / found['seconds']:,.0f} rows a second, {found['seconds'] / plain:.1f} times (a), "
+            f"(b) {DRAWS} plain draws{' and the mean' if mean else ''}: {found['seconds']:.1f} CPU s, "
+            f"{options.rows / found['seconds']:,.0f} rows per CPU second, {found['seconds'] / plain:.1f} times (a), "
             f"{found['beyond_mb']:.0f} MB beyond the {found['imports_mb']:.0f} MB after imports (memory={options.memory})"
         )
-        shutil.rmtree(target)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,242 @@
-"""Figures of the documentation are those of the stored results."""
+"""Numbers of the result tables in README and docs are those of stored results, read by one mechanism."""
 
 import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-DOCS = Path(__file__).parents[1] / "docs"
+import numpy as np
+import pytest
+
+from unfade.paper.settings import MNAR, TABLE_1
+from unfade.paper.study import over_repeats
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+NUMBER = r"(?<![\w.])[−-]?\d[\d,]*\.?\d*"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a page: its header and its rows, cells as text."""
+
+    page: str
+    line: int
+    header: list[str]
+    rows: list[list[str]]
+
+    @property
+    def name(self) -> str:
+        """The page and the first words of the header, by which tables are told apart."""
+        return f"{self.page}: {' | '.join(self.header)}"[:90].strip()
+
+    @property
+    def is_of_results(self) -> bool:
+        """Whether a quarter of its cells or more hold numbers with decimals, spreads or shares."""
+        cells = [cell for row in self.rows for cell in row[1:] if cell]
+        return sum(bool(re.search(r"\d ?[±%]|\d?\.\d\d|^\**−?\d+\**$", cell)) for cell in cells) > len(cells) / 4
+
+
+def tables() -> list[Table]:
+    """All tables of README and docs."""
+    found = []
+    for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
+        lines = page.read_text().splitlines()
+        for number, line in enumerate(lines):
+            if re.fullmatch(r"\|(-+\|)+", line):
+                rows = []
+                for row in lines[number + 1 :]:
+                    if not row.startswith("|"):
+                        break
+                    rows.append(_cells(row))
+                found.append(Table(page.name, number, _cells(lines[number - 1]), rows))
+    return [table for table in found if table.is_of_results]
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.replace(r"\|", "/").strip().strip("|").split("|")]
+
+
+def stored(file: str) -> dict:
+    return json.loads((DOCS / file).read_text())
+
+
+def over_masks(file: str, pattern: str, score: str) -> list[float]:
+    """Mean and standard deviation of a score over the stored results whose names match."""
+    found = [result[score] for name, result in stored(file).items() if re.fullmatch(pattern, name)]
+    assert found, (file, pattern)
+    return list(over_repeats(found))
+
+
+def agrees(text: str, value: float) -> bool:
+    """Whether a printed number is a value rounded to its decimals; stored values have five digits."""
+    plain = text.replace("−", "-").replace(",", "")
+    half = 0.5 * 10.0 ** -len(plain.partition(".")[2])
+    return abs(float(plain) - value) <= half + 1e-5 * max(1e-1, abs(value))
+
+
+# By the first words of a table: the numbers that belong into a cell, from the labels of its row and column and the place
+# of the column; None for a cell that nothing is stored of, or that the paper printed.
+Source = Callable[[str, str, int], "list[float | None] | None"]
+MISSING = {"20%": 0.2, "50%": 0.5, "80%": 0.8}
+
+
+def wide(score: str) -> Source:
+    def source(row: str, column: str, place: int) -> list[float | None] | None:
+        return None if column == "first" else [stored("results/wide.json")[row][column][score]]
+
+    return source
+
+
+def table_1(score: str, lim: int, spread: bool = True) -> Source:
+    """The two ways of unfade are stored repeat by repeat, and the paper's figures are in the package."""
+
+    def source(row: str, column: str, place: int) -> list[float | None] | None:
+        data, share = row.split(", ")
+        if column.endswith(": paper"):
+            return list(TABLE_1[data, MISSING[share]][column.removesuffix(": paper")])
+        if not column.startswith("unfade"):
+            return None
+        found = over_masks("results/table1-unfade.json", rf"{data}, {share} missing, mask \d; {column}; lim {lim}", score)
+        return found if spread else found[:1]
+
+    return source
+
+
+def to_the_letter(row: str, column: str, place: int) -> list[float | None] | None:
+    way, score = ("MVAE", "TAE as printed")[place > 4], ("ELBO", "energy score", "CRPS", "coverage")[(place - 1) % 4]
+    data, share = row.split(", ")
+    found = over_masks("results/table1-paper.json", rf"{data}, {share} missing, mask \d; {way}; lim 20", score)
+    printed = [TABLE_1[data, MISSING[share]]["TAE"][0]] if column.endswith("(paper)") else []
+    return [*found[: 1 if score == "coverage" else 2], *printed]
+
+
+def learned_noise(row: str, column: str, place: int) -> list[float | None] | None:
+    name = f"uci-har, 50% missing, mask 0; {row}; lim 20"
+    return [stored("results/table1-noise.json")[name][column]]
+
+
+def figure_4(row: str, column: str, place: int) -> list[float | None] | None:
+    way, score = ("MVAE", "TAE as printed", "unfade")[(place - 1) // 3], ("PSNR", "ELBO", "energy score")[(place - 1) % 3]
+    missing = 100 - int(row.removesuffix("%"))
+    return over_masks("results/fig4-curves.json", rf"mnist, {missing}% missing, mask \d; {way}; curves", score)
+
+
+def figure_6(row: str, column: str, place: int) -> list[float | None] | None:
+    data, share = row.split(", ")
+    pattern = rf"{data}, {share} missing, mask \d+, {column}"
+    accuracy, error, brier = (
+        over_masks("results/fig6-classification.json", pattern, score)
+        for score in ("accuracy", "calibration error", "Brier score")
+    )
+    return [*accuracy, error[0], brier[0]]
+
+
+def window(row: str, column: str, place: int) -> list[float | None] | None:
+    if place == 1:
+        return [MNAR[row.split()[0]]]
+    lim, score = (10, 20)[place > 6], ("ELBO", "energy score", "CRPS", "coverage", "PSNR")[(place - 2) % 5]
+    return [stored("results/supp-mnar.json")[f"mnist, window, mask 0; {row}; lim {lim}"][score]]
+
+
+def alarm(row: str, column: str, place: int) -> list[float | None] | None:
+    names = {
+        "the default recipe on those tables": "default, linear table",
+        "the default recipe on points near a circle, three columns, 30 % missing": "default, circle",
+        "the TAE as printed, on digits with four fifths of the pixels hidden": "printed TAE",
+    }
+    judged = stored("images/alarm.json")[names.get(row, row.removeprefix("exact posterior, "))]
+    return [100 * judged["fires"], len(judged["spread"])]
+
+
+SOURCES: dict[str, Source] = {
+    "wide.md: energy score, plain draws": wide("energy score"),
+    "wide.md: energy score, resampled draws": wide("energy score"),
+    "wide.md: CRPS, plain draws": wide("CRPS"),
+    "wide.md: CRPS, resampled draws": wide("CRPS"),
+    "wide.md: ELBO of the truth": wide("ELBO"),
+    "wide.md: coverage": wide("coverage"),
+    "reproduction.md: ELBO of the truth, lim 10": table_1("ELBO", 10),
+    "reproduction.md: energy score, missing entries": table_1("energy score", 10),
+    "reproduction.md: CRPS, missing entries": table_1("CRPS", 10),
+    "reproduction.md: coverage, missing entries": table_1("coverage", 10, spread=False),
+    "reproduction.md: lim 20: ELBO of the truth": table_1("ELBO", 20),
+    "reproduction.md: lim 20: energy score": table_1("energy score", 20),
+    "reproduction.md: lim 20: CRPS": table_1("CRPS", 20),
+    "reproduction.md: lim 20: coverage": table_1("coverage", 20, spread=False),
+    "reproduction.md:  | MVAE: ELBO": to_the_letter,
+    "reproduction.md: uci-har, 50% | noise": learned_noise,
+    "reproduction.md: observed | MVAE: PSNR": figure_4,
+    "reproduction.md: missing | raw": figure_6,
+    "reproduction.md:  | ELBO: paper | lim 10: ELBO": window,
+    "trust.md: draws | alarm fires in": alarm,
+}
+# Tables of runs of which nothing but the tables was kept.
+NOT_STORED = (
+    "README.md: Data | unfade | compared with",
+    "images.md:  | seeds | steps | seconds | RMSE",
+    "images.md:  | 1 pixel | 2 to 4",
+    "method.md:  | unfade | MIWAE | MVAE | TAE as printed",
+    "reproduction.md: mnist, 50% | noise",
+    "research.md: ",
+    "scoreboard.md: ",
+    "speed.md: ",
+    "tables.md: analysis | coverage",
+    "trust.md: data | unfade | compared with",
+)
+
+
+def test_every_table_of_results_has_a_source_or_is_known_to_have_none():
+    names = [table.name for table in tables()]
+    unknown = [name for name in names if not name.startswith((*SOURCES, *NOT_STORED))]
+    gone = [start for start in (*SOURCES, *NOT_STORED) if not any(name.startswith(start) for name in names)]
+    assert not unknown, "store their results under docs/results and add them to SOURCES"
+    assert not gone
+
+
+@pytest.mark.parametrize("start", SOURCES)
+def test_tables_are_those_of_the_stored_results(start):
+    checked, wrong = 0, []
+    for table in tables():
+        if not table.name.startswith(start):
+            continue
+        for row in table.rows:
+            for place, (column, cell) in enumerate(zip(table.header[1:], row[1:], strict=True), 1):
+                printed = re.findall(NUMBER, cell)
+                expected = SOURCES[start](row[0], column, place) if printed else None
+                if expected is None:
+                    continue
+                pairs = list(zip(printed, expected, strict=True))
+                wrong += [
+                    (row[0], column, text, value) for text, value in pairs if value is not None and not agrees(text, value)
+                ]
+                checked += len(pairs)
+    assert not wrong
+    assert checked
 
 
 def test_the_kinect_frames_that_were_run_again():
-    stored = json.loads((DOCS / "results" / "depth-kinect.json").read_text())
-    runs = [run["scores"] for name, run in stored.items() if name.startswith("kinect-unfade")]
+    runs = [run["scores"] for name, run in stored("results/depth-kinect.json").items() if name.startswith("kinect-unfade")]
     text = " ".join((DOCS / "images.md").read_text().split())
     for score, places in (("crps", 1), ("coverage", 3)):
         for rows in ("trained on", "unseen"):
-            mean = sum(run[rows]["all"][score] for run in runs) / len(runs)
+            mean = np.mean([run[rows]["all"][score] for run in runs])
             assert f"{mean:.{places}f}" in text, (rows, score, mean)
+
+
+def test_the_time_to_quality():
+    points = stored("images/quality.json")["points"]
+    printed = points["TAE as printed, batch 20, rate 2e-4; 500000 steps"]
+    chosen = points["unfade, length chosen by held-out pixels; chosen steps"]
+    text = " ".join((DOCS / "speed.md").read_text().split())
+    assert f"{printed['seconds']:.0f} s to reach a CRPS of {printed['crps']:.3f}" in text
+    assert f"the default reaches {chosen['crps']:.3f} in {chosen['seconds']:.1f} s" in text
+
+
+def test_the_grid_of_the_supplement():
+    scores = stored("results/supp-crossval.json")
+    elbos = {name: result["ELBO"] for name, result in scores.items() if name.startswith("C ")}
+    text = " ".join((DOCS / "reproduction.md").read_text().split())
+    assert f"below MVAE's {scores['MVAE']['ELBO']:.0f} everywhere, highest ({max(elbos.values()):.0f})" in text
+    assert max(elbos.values()) < scores["MVAE"]["ELBO"]
