@@ -73,6 +73,67 @@ def test_no_module_uses_the_private_names_of_another():
                 assert not used, (path, used)
 
 
+LONGEST_FUNCTION, LONGEST_FILE, MOST_FLAT, LONGEST_FIT = 40, 400, 12, 15  # lines; without doc-strings of functions
+LONGER = {"training/early_stopping.train_watched"}  # still to be split
+
+
+def functions(path: Path) -> dict[str, int]:
+    """Lines of each function of a file; its doc-string and those of functions inside it are left out."""
+    kind, found = (ast.FunctionDef, ast.AsyncFunctionDef), {}
+    for node in ast.walk(ast.parse((SOURCE / path).with_suffix(".py").read_text())):
+        if isinstance(node, kind):
+            inner = [each for each in ast.walk(node) if isinstance(each, kind) and ast.get_docstring(each) is not None]
+            found[f"{path}.{node.name}"] = height(node) - sum(height(each.body[0]) for each in inner)
+    return found
+
+
+def height(node: ast.stmt) -> int:
+    return node.end_lineno - node.lineno + 1
+
+
+def test_functions_and_files_stay_short():
+    lengths = {name: lines for path in FILES for name, lines in functions(path).items()}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FUNCTION and name not in LONGER} == {}
+    files = {str(path): len((SOURCE / path).with_suffix(".py").read_text().splitlines()) for path in FILES}
+    assert {name: lines for name, lines in files.items() if lines > LONGEST_FILE} == {}
+
+
+def test_few_modules_lie_flat():
+    flat = [str(path) for path in FILES if len(path.parts) == 1]
+    assert len(flat) <= MOST_FLAT, flat
+
+
+def test_fitting_is_a_straight_line():
+    """Recoverer.fit hands over to plan, training and model, and decides nothing."""
+    (recoverer,) = [
+        node for node in ast.parse((SOURCE / "estimator.py").read_text()).body if getattr(node, "name", "") == "Recoverer"
+    ]
+    (fit,) = [node for node in recoverer.body if getattr(node, "name", "") == "fit"]
+    assert fit.end_lineno - fit.body[1].lineno + 1 <= LONGEST_FIT
+
+
+def test_nothing_takes_an_estimator_of_any_type():
+    for path in FILES:
+        for node in ast.walk(ast.parse((SOURCE / path).with_suffix(".py").read_text())):
+            if isinstance(node, ast.arg) and node.arg in ("rec", "recoverer", "model", "fitted"):
+                assert "Any" not in (ast.unparse(node.annotation) if node.annotation else ""), (path, node.arg)
+
+
+TOPICS = {  # test files about no single module
+    "architecture": "this file", "boards": "tables of results in benchmarks/", "docstrings": "first lines and sections",
+    "entrances": "the contract of all entrances", "exact_posterior": "laws known exactly",
+    "examples": "examples and README run", "fuzz": "crafted model files", "kills": "runs ended at any moment",
+    "sklearn": "scikit-learn's own checks", "stored_figures": "figures of the documentation", "words": "its terms",
+    "work_once": "nothing is read or encoded again",
+}  # fmt: skip
+
+
+def test_test_files_are_called_as_modules_and_rooms_are():
+    modules = {path.name for path in FILES} | {"_".join(path.parts) for path in FILES} | set(ROOMS)
+    named = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
+    assert named - modules - set(TOPICS) == set()
+
+
 def test_public_names_have_doc_strings():
     assert all(getattr(unfade, name).__doc__ for name in unfade.__all__)
 

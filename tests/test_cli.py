@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from unfade.cli import app as cli
 from unfade.io.large_tables import Source
 from unfade.io.tables import read_table, write_table
+from unfade.pipeline import COMPLETE
 
 FAST = ["--max-steps", "5", "--seed", "1"]
 
@@ -374,12 +375,12 @@ def test_a_table_with_nothing_to_recover_comes_back_at_once(tmp_path):
     (tmp_path / "in.csv").write_text("a,b\n" + "".join(f"{i % 7}.5,{i % 3}\n" for i in range(50)))
     result = run("recover", tmp_path / "in.csv", "-o", tmp_path / "out.csv")
     assert result.exit_code == 0, result.output
-    assert "nothing is missing" in result.output
+    assert COMPLETE in result.output
     assert read_table(tmp_path / "out.csv").equals(read_table(tmp_path / "in.csv"))
     for options in (["--noise", "0.1"], ["--detection-limit", "a<2"], ["--save", tmp_path / "model"]):
         result = run("recover", tmp_path / "in.csv", "-o", tmp_path / "other.csv", *FAST, *options)
         assert result.exit_code == 0, result.output
-        assert "nothing is missing" not in result.output
+        assert COMPLETE not in result.output
 
 
 @pytest.fixture
@@ -396,7 +397,7 @@ def test_marks_of_missing_values_are_named_and_then_filled(marked, tmp_path):
     whole = tmp_path / "whole.csv"
     whole.write_text(marked.read_text().replace(",\n", ",on\n").replace("none", "20").replace("-99", "30"))
     before = run("recover", whole, "-o", tmp_path / "out.csv", *FAST)
-    assert "0 missing cells" in before.output
+    assert COMPLETE in before.output
     assert before.output.count("holds numbers or dates but for '--' (5 cells)") == 1
     assert "(--missing --); else correct it" in before.output
     assert (tmp_path / "out.csv").read_bytes() == whole.read_bytes()
@@ -420,7 +421,7 @@ def test_marks_are_named_where_nothing_seems_to_be_missing(tmp_path):
         "dose,code\n" + "".join(f"{i % 3 if i % 9 else 'none'},{i if i % 7 else -99}\n" for i in range(63))
     )
     result = run("recover", tmp_path / "in.csv", "-o", tmp_path / "out.csv", *FAST)
-    assert "nothing is missing" in result.output
+    assert COMPLETE in result.output
     assert "--missing none" in result.output
     assert "--missing code=-99" in result.output
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "in.csv").read_bytes()

@@ -23,7 +23,8 @@ PUBLIC = {  # module: public names that a user calls; None: all of them
     "diagnostics.missingness": None, "diagnostics.report": None,
     "diagnostics.checks": ("Diagnosis", "Verdict", "diagnose"),
     "diagnostics.evaluation": ("Scores", "TruthELBO", "evaluate", "reconstruction_elbo", "reconstruction_elbos"),
-    "diagnostics.predictions": ("ColumnNoise", "Comparison", "Outlier", "compare", "noise_report", "outliers"),
+    "diagnostics.comparison": ("Comparison", "compare"),
+    "diagnostics.predictions": ("ColumnNoise", "Outlier", "noise_report", "outliers"),
 }  # fmt: skip
 LATER = (  # not yet worded so
     "methods/", "models/", "training/", "inference/fit.py", "data/encoder.py", "data/text_formats.py", "io/tables.py",

@@ -33,7 +33,28 @@ def test_pooling_is_that_of_mice(case):
     assert np.allclose(pooled.p_value, case["p_value"], rtol=1e-6)
 
 
-def test_results_of_statsmodels_are_taken_as_they_are():
+def test_fits_of_statsmodels_are_pooled_as_it_pools_them_itself():
+    import statsmodels.api as sm
+    from statsmodels.imputation.mice import MICE
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 2))
+    fits = [
+        sm.OLS(
+            x @ [1.0, -2.0] + rng.normal(size=80), sm.add_constant(pd.DataFrame(x + 0.2 * rng.normal(size=x.shape)))
+        ).fit()
+        for _ in range(7)
+    ]
+    pooled = pool(fits)
+    own = MICE.__new__(MICE)
+    own.results_list, own.model_class, own.exog_names, own.endog_names = fits, sm.OLS, pooled.names, "y"
+    theirs = own.combine()
+    assert np.allclose(pooled.estimate, theirs.params)
+    assert np.allclose(pooled.std_error, theirs.bse)
+    assert np.allclose(pooled.lambda_, theirs.frac_miss_info)
+
+
+def test_results_of_the_kind_of_statsmodels_are_taken_as_they_are():
     names = pd.Index(["const", "x"])
     fits = [
         SimpleNamespace(params=pd.Series([1.0 + i, 2.0], names), bse=pd.Series([0.5, 0.1], names), df_resid=40)

@@ -20,7 +20,8 @@ def test_crps_equals_its_definition():
 
 
 def test_crps_agrees_with_scoringrules():
-    scoringrules = pytest.importorskip("scoringrules")
+    import scoringrules
+
     draws, truth = torch.randn(9, 50), torch.randn(50)
     peer = scoringrules.crps_ensemble(truth.numpy(), draws.numpy().T, estimator="fair")
     assert np.allclose(crps(draws, truth).numpy(), peer, atol=1e-5)

@@ -158,7 +158,7 @@ def many(rows: int, seed: int = 0) -> pa.Table:
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    monkeypatch.setattr(sampling._Sample, "_most", lambda self: 1000)
+    monkeypatch.setattr(sampling.Sample, "_most", lambda self: 1000)
     monkeypatch.setattr(sampling, "READ", 900)
 
 
@@ -183,11 +183,11 @@ def test_a_sample_misses_no_category_nor_the_ends_of_a_column(tmp_path, little_m
 def test_a_sample_is_uniform_and_hangs_on_the_seed_alone(tmp_path, monkeypatch):
     table = pa.table({"x": np.arange(50_000) / 50_000 + 0.00001})
     parquet.write_table(table, tmp_path / "t.parquet")
-    monkeypatch.setattr(sampling._Sample, "_most", lambda self: 2000)
+    monkeypatch.setattr(sampling.Sample, "_most", lambda self: 2000)
 
     def sample(seed, read):
         source = sources.Source.open(tmp_path / "t.parquet")
-        found = sampling._Sample(source.schema, 10**9, seed, tiny().parameters())
+        found = sampling.Sample(source.schema, 10**9, seed, tiny().parameters())
         for part in source.tables(read):
             found.add(part)
         return found.table()["x"].to_numpy()

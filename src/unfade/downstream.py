@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import clone
 
 from unfade.errors import InvalidData
+from unfade.estimator import Recoverer
 from unfade.inference.draws import Draws
 
 
@@ -146,7 +147,7 @@ def _estimate(fit: Any, names: Any) -> tuple[Any, Any]:
         )
     if names is None or not hasattr(fit.params, "index"):
         return np.asarray(fit.params), np.asarray(fit.bse) ** 2
-    if sorted(fit.params.index) != sorted(names):
+    if set(fit.params.index) != set(names) or len(fit.params) != len(names):
         raise InvalidData(f"Expected the coefficients {list(names)} in all results, got {list(fit.params.index)}.")
     return fit.params.loc[names], fit.bse.loc[names] ** 2
 
@@ -246,7 +247,7 @@ def propagate(draws: Draws, estimator: Any, y: Any, at: Draws | None = None) -> 
     return Predictions(values, getattr(fitted[0], "classes_", None))
 
 
-def cross_propagate(recoverer: Any, estimator: Any, X: Any, y: Any, cv: Any = 5, n_draws: int = 20) -> Predictions:
+def cross_propagate(recoverer: Recoverer, estimator: Any, X: Any, y: Any, cv: Any = 5, n_draws: int = 20) -> Predictions:
     """Predict every row by cross-validation: recoverer and estimator are fitted on the other folds alone.
 
     Parameters

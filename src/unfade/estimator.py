@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unfade.data.columns import Missing
 from unfade.data.dataset import Dataset, read
 from unfade.data.options import Bounds
-from unfade.diagnostics import checks, predictions, report
+from unfade.diagnostics import checks, comparison, predictions, report
 from unfade.errors import InvalidData
 from unfade.inference.draws import Draws
 from unfade.inference.fit import fit, plan_for, read_to_fit
@@ -262,7 +262,7 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         check_is_fitted(self)
         report.write_report(self.model_, X, path, draws)
 
-    def compare(self, X: Any, n_draws: int = 50) -> predictions.Comparison:
+    def compare(self, X: Any, n_draws: int = 50) -> comparison.Comparison:
         """Fit again with some observed cells hidden, and compare their prediction with simple methods; print the result.
 
         Parameters
@@ -275,7 +275,7 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         Comparison
         """
         seed = self._fitted.seed if hasattr(self, "_fitted") else 0
-        return predictions.compare(self.parameters(), X, n_draws=n_draws, seed=seed)
+        return comparison.compare(self.parameters(), X, n_draws=n_draws, seed=seed)
 
     def outliers(self, X: Any, most: int = 20) -> list[predictions.Outlier]:
         """List the observed cells that the rest of their row predicts worst, the most distant first.

@@ -4,6 +4,7 @@ The command line, the page, files larger than memory, engines and folders of ima
 alone.
 """
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,8 +13,14 @@ from typing import Any
 
 import torch
 
+from unfade.data.dataset import Dataset, read
+from unfade.data.options import warn_passthrough_with_missing, without_extremes
+from unfade.errors import DataNotice
 from unfade.inference.draws import Draws
 from unfade.inference.fitted_model import FittedModel
+from unfade.methods.parameters import Parameters
+
+COMPLETE = "No cell is missing and noise is none: the data are unchanged. Clean them by noise='learn' (--noise learn)."
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,42 @@ def recover(
             del block  # its memory, before the next is read
         return
     _together(work, blocks, workers)
+
+
+def read_to_recover(parameters: Parameters, X: Any) -> Dataset:
+    """Read rows as a fit with these parameters reads them, but keep impossible values, which are passed through.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    X : array, tensor or frame, (samples, *event)
+
+    Returns
+    -------
+    Dataset
+    """
+    return read(X, None, parameters.kinds, parameters.missing, parameters.detection_limits)
+
+
+def nothing_to_recover(parameters: Parameters, data: Dataset) -> bool:
+    """Check whether a fit would leave every row unchanged, so that none is needed; if so, give its warnings.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    data : Dataset
+        From `read_to_recover`.
+
+    Returns
+    -------
+    bool
+    """
+    if parameters.noise is not None or not data.complete:
+        return False
+    without_extremes(data.obs, data.columns)
+    warn_passthrough_with_missing(data.container, parameters.kinds)
+    warnings.warn(COMPLETE, DataNotice, stacklevel=2)
+    return True
 
 
 def collect(model: FittedModel, data: Any, draws: int = 0, seed: int | None = None, clean: bool = True) -> Recovered:

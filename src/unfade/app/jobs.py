@@ -21,7 +21,7 @@ from unfade.errors import DataNotice, InvalidData, UnfadeError
 from unfade.estimator import Recoverer
 from unfade.inference.draws import Draws
 from unfade.io.tables import column_names, count_missing, long_table, write_table
-from unfade.pipeline import Block, Recovered, recover
+from unfade.pipeline import Block, Recovered, nothing_to_recover, read_to_recover, recover
 from unfade.training.loop import Progress
 
 AT_ONCE = 2000  # rows between two looks at whether the work was cancelled
@@ -89,9 +89,9 @@ def lasting(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """Results of a job; files are in the folder of the session."""
+    """Results of a job; files are in the folder of the session. recoverer: None if there was nothing to recover."""
 
-    recoverer: Recoverer
+    recoverer: Recoverer | None
     settings: Settings
     clean: Path
     draws: Path | None
@@ -199,24 +199,24 @@ class Worker(threading.Thread):
             max_seconds=self._for_fit,
             random_state=settings.seed,
             verbose=0,
-        ).fit(loaded.table, on_step=self.on_step)
+        )
+        data = read_to_recover(rec.parameters(), loaded.table)
+        if loaded.rule is None and nothing_to_recover(rec.parameters(), data):
+            return Result(None, settings, self._write_clean(loaded.table), None, None, 0, 0, self.schedule.passed)
+        rec.fit(data, on_step=self.on_step)
         self._check()
         clean = self._cleaned(rec)
         draws = self._drawn(rec)
         self.schedule.begin(FILES, speaks=True)
-        target = Path(tempfile.mkdtemp(prefix="result-", dir=self.folder.path))
-        if loaded.text is None:
-            write_table(clean, target / f"clean{loaded.ending}")
-        else:
-            loaded.text.write(clean, target / f"clean{loaded.ending}", rec.noise is None)
+        written = self._write_clean(clean)
         self._check()
-        drawn = self._without_it("draws file", self._write_draws, draws, target / "draws.parquet")
+        drawn = self._without_it("draws file", self._write_draws, draws, written.with_name("draws.parquet"))
         self._check()
         self.schedule.begin(REPORT)
-        report = self._without_it("report", self._write_report, rec, draws, target / "report.html")
+        report = self._without_it("report", self._write_report, rec, draws, written.with_name("report.html"))
         self._check()
         left, seconds = count_missing(clean), self.schedule.passed
-        return Result(rec, settings, target / f"clean{loaded.ending}", drawn, report, loaded.missing, left, seconds)
+        return Result(rec, settings, written, drawn, report, loaded.missing, left, seconds)
 
     def on_step(self, progress: Progress) -> None:
         """Update the schedule by the progress of the fit; stop if the job was cancelled."""
@@ -274,6 +274,15 @@ class Worker(threading.Thread):
             self.notices.append(f"There is no {what}: unexpected {type(error).__name__}, {one_line(error)}.")
             return None
         return given[-1]
+
+    def _write_clean(self, clean: Any) -> Path:
+        """Write the clean data into a folder of their own."""
+        path = Path(tempfile.mkdtemp(prefix="result-", dir=self.folder.path)) / f"clean{self.loaded.ending}"
+        if self.loaded.text is None:
+            write_table(clean, path)
+        else:
+            self.loaded.text.write(clean, path, self.settings.noise is None)
+        return path
 
     def _write_draws(self, draws: Draws, path: Path) -> None:
         names = column_names(self.loaded.table)

@@ -26,6 +26,8 @@ def show_result(loaded: Loaded, result: Result) -> None:
     st.caption(plain(f"Settings of these results. {made}"))
     with st.container(horizontal=True):
         offer("Clean data", result.clean, f"{loaded.stem}-clean{loaded.ending}", primary=True)
+        if result.recoverer is None:
+            return
         offer(f"{result.settings.draws} draws", result.draws, f"{loaded.stem}-draws.parquet")
         offer("Report", result.report, f"{loaded.stem}-report.html")
     report, row = st.tabs(["Report", "One row"])
@@ -40,7 +42,7 @@ def show_result(loaded: Loaded, result: Result) -> None:
 
 def noise_facts(result: Result) -> dict[str, str]:
     """Return the noise level, if all columns share it."""
-    level = result.recoverer.noise_
+    level = None if result.recoverer is None else result.recoverer.noise_
     if result.settings.noise is None or isinstance(level, np.ndarray) or level is None:
         return {}
     return {"noise (standard deviation)": f"{level:.3g}"}

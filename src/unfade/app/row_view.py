@@ -36,6 +36,8 @@ class RowView:
 def row_view(loaded: Loaded, result: Result, row: int) -> RowView:
     """Draw one row, equal to the file of draws, and summarise the draws per cell."""
     part, rec = loaded.part(row, 1), result.recoverer
+    if rec is None:
+        return RowView([], [], [])
     draws = rec.sample(part, result.settings.draws, seed=result.settings.seed, row_ids=[row])
     clean = rec.model_.transform(part, row_ids=[row])
     if not loaded.columns:

@@ -75,23 +75,23 @@ class Pace:
         self._longest, self._last = 0.0, Progress(0, 1, 0.0, 0.0)
         self._start: tuple[int, float] | None = None  # step and time at which this run was first heard of
 
-    def left(self, told: Progress) -> float:
+    def left(self, progress: Progress) -> float:
         """Estimate the seconds until the fit ends; it may end sooner, by early stopping."""
         now = self._clock()
-        if told.step <= self._last.step:
+        if progress.step <= self._last.step:
             self._run, self._start = self._run + 1, None
-        self._last = told
-        run = told.seconds_left
+        self._last = progress
+        run = progress.seconds_left
         if self._start is None:
-            self._start = told.step, now
-        elif told.step > self._start[0]:  # the first steps are slower than the others
-            run = (told.steps - told.step) * (now - self._start[1]) / (told.step - self._start[0])
+            self._start = progress.step, now
+        elif progress.step > self._start[0]:  # the first steps are slower than the others
+            run = (progress.steps - progress.step) * (now - self._start[1]) / (progress.step - self._start[0])
         left = run + self._later(run + now - self._start[1])
         return left if self._until is None else max(0.0, min(left, self._until - now))
 
-    def _later(self, whole: float) -> float:
-        """Estimate the seconds of the runs after this one; whole: seconds of all of this one."""
+    def _later(self, run_seconds: float) -> float:
+        """Estimate the seconds of the runs after this one; run_seconds: of all of this one."""
         if self._run < self._main:
-            return AFTER_NOISE * whole
-        self._longest = max(self._longest, whole)
+            return AFTER_NOISE * run_seconds
+        self._longest = max(self._longest, run_seconds)
         return (AFTER_MAIN if self._run == self._main else AFTER_LATER) * self._longest

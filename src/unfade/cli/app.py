@@ -87,6 +87,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"token_normalize_func": _present_option},
 )
+_PATHS = ("data", "output", "draws_to", "std_to", "gallery", "report", "model", "save", "checkpoint")
 EXIT_UNEXPECTED, EXIT_DATA, EXIT_TRAINING, EXIT_INTERRUPTED = 1, 3, 4, 130
 
 
@@ -97,11 +98,11 @@ def _command(quiet: bool, as_json: bool, debug: bool) -> Iterator[Output]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
-            told: set[str] = set()
+            noted: set[str] = set()
 
             def tell(message: Warning | str, *_: Any, **__: Any) -> None:
-                if str(message) not in told:
-                    told.add(str(message))
+                if str(message) not in noted:
+                    noted.add(str(message))
                     output.note(str(message))
 
             warnings.showwarning = tell
@@ -134,12 +135,12 @@ def _files(out: Output, context: typer.Context) -> Iterator[tuple[Path, Path]]:
 
     chosen = context.params
     given = {name for name in chosen if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}
-    data, output = chosen["data"], chosen.get("output", Path("nowhere.csv"))
-    for path in chosen.values():
-        if isinstance(path, Path):
-            check_name(path)
-    for name in given - {"data", "output"}:
-        if chosen[name] == DASH:
+    paths = {name: Path(chosen[name]) for name in _PATHS if chosen.get(name) is not None}
+    data, output = paths["data"], paths.get("output", Path("nowhere.csv"))
+    for path in paths.values():
+        check_name(path)
+    for name in paths.keys() - {"data", "output"}:
+        if paths[name] == DASH:
             raise InvalidData(
                 f"{option_name(name)} - is not a file: only DATA and -o may be pipes. Give the name of a file."
             )
@@ -210,7 +211,9 @@ def diagnose(
     quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Judge without the truth how far to trust a recovery: a verdict in words for each check."""
+    from unfade.estimator import Recoverer
     from unfade.io.images import read_data
+    from unfade.pipeline import nothing_to_recover, read_to_recover
 
     with _command(quiet, as_json, debug) as out, _files(out, context) as (data, _):
         if report is not None:
@@ -222,6 +225,9 @@ def diagnose(
             seed, method, noise, kinds, bounds, detection_limits, scaling, network, n_members, max_steps, max_seconds,
             missing,
         )  # fmt: skip
+        if model is None and rule is None:
+            table = read_to_recover(asked := Recoverer(**parameters).parameters(), table)
+            nothing_to_recover(asked, table)  # for its notice: held-out cells can be judged all the same
         rec = fitted(out, lambda rec: rec.fit(table), model, parameters)
         found = rec.diagnose(table)
         out.say(str(found))

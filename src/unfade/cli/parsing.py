@@ -67,11 +67,11 @@ def parse_bounds(texts: Sequence[str]) -> Any:
     """Parse bounds: pairs by column, one pair for all, or None."""
     found: dict[str, tuple[float | None, float | None]] = {}
     for text in texts:
-        name, named, ends = text.rpartition("=")
+        name, named, pair = text.rpartition("=")
         try:
             if named and not name.strip():
                 raise ValueError
-            low, high = (float(end) if end else None for end in ends.split(":"))
+            low, high = (float(end) if end else None for end in pair.split(":"))
         except ValueError:
             raise InvalidData(
                 f"--bounds takes age=0:120, age=0: (one end alone) or 0:1 (for all columns), got {text!r}."

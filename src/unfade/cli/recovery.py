@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,10 @@ from unfade.errors import InvalidData
 from unfade.training.checkpoints import Checkpoint
 
 if TYPE_CHECKING:
+    from unfade.data.dataset import Dataset
     from unfade.estimator import Recoverer
     from unfade.io.images import Frames
+    from unfade.methods.parameters import Parameters
 
 LARGE_ROWS, LARGE_CELLS = 200_000, 20_000_000  # from which a folder is the better output
 REPORT_SECONDS = 8.0  # that a report takes, about
@@ -67,13 +69,15 @@ class Recovery:
 
     def _say_plan(self) -> None:
         """Print what would be trained, on what, and about how long it takes; train and write nothing."""
-        from unfade import Recoverer
         from unfade.inference.fit import plan_for, read_to_fit, training_seconds
         from unfade.io.images import read_data
+        from unfade.pipeline import nothing_to_recover, read_to_recover
         from unfade.training.progress import in_words
 
-        parameters = Recoverer(**self.how, verbose=0).parameters()
-        data = read_to_fit(parameters, read_data(self.data, self.missing_value)[0])
+        parameters, (given, rule) = self._parameters(), read_data(self.data, self.missing_value)
+        if rule is None and nothing_to_recover(parameters, given := read_to_recover(parameters, given)):
+            return self.out.result(plan=[], seconds=0.0)
+        data = read_to_fit(parameters, given)
         plan = plan_for(parameters, data)
         seconds = training_seconds(plan, data) if plan.encoder.features else 0.0
         limit = self.how["max_seconds"]
@@ -85,45 +89,46 @@ class Recovery:
     def _table(self, started: float) -> bool:
         from unfade.io.csv_text import CsvText, is_csv
         from unfade.io.tables import column_names, read_table
-        from unfade.pipeline import collect
+        from unfade.pipeline import collect, nothing_to_recover, read_to_recover
 
         self._check_paths()
         table = read_table(self.data)
         self._check_fits(table)
         text = CsvText(self.data, table) if is_csv(self.data) else None
         self._say_if_large(table)
-        if self.model is None and not (self.draws_to or self.save or self.report) and self._as_it_should_be(table):
+        asked = self._parameters()
+        data = table if self.model else read_to_recover(asked, table)
+        if not (self.model or self.draws_to or self.save or self.report) and nothing_to_recover(asked, data):
+            _leave_to_the_first()
             _write(table, self.output, text)
-            self.out.note(
-                "nothing is missing and --noise is none: the data are written unchanged. --noise learn cleans them."
-            )
             self.out.result(rows=len(table), missing=0, left_missing=0, output=str(self.output))
             return False
         draws, then = self.draws or 20, (self.draws or 20) if self.draws_to else 0
         self._leave_time(started)
-        rec = self._fitted(lambda rec: rec.fit(table, checkpoint=self.checkpoint, then_draw=then))
-        found, decimals = collect(rec.model_, table, then, self.seed), rec.noise is None
+        rec = self._fitted(lambda rec: rec.fit(data, checkpoint=self.checkpoint, then_draw=then))
+        data, decimals = rec.model_.read(data), rec.noise is None
+        found = collect(rec.model_, data, then, self.seed)
         _write(found.clean, self.output, text, decimals)
         if found.draws is not None and self.draws_to is not None:
             _write_draws(found.draws, self.draws_to, text, column_names(table), decimals)
         if self.save is not None:
             rec.save(self.save)
         if self.report is not None:
-            rec.report(self.report, table, found.draws)
-        self._say_table(table, found.clean, rec, draws, time.monotonic() - started)
+            rec.report(self.report, data, found.draws)
+        self._say_table(data, found.clean, rec, draws, time.monotonic() - started)
         return self.model is None and bool(rec.interrupted_)
 
-    def _say_table(self, table: Any, clean: Any, rec: "Recoverer", draws: int, seconds: float) -> None:
+    def _say_table(self, data: "Dataset", clean: Any, rec: "Recoverer", draws: int, seconds: float) -> None:
         """Print the results for a table, and where they are."""
         from unfade.io.tables import column_names
 
-        missing, left = (_count_missing(each, rec.columns_) for each in (table, clean))
-        level = noise_in_words(rec.noise_, list(getattr(rec, "feature_names_in_", column_names(table))))
+        missing, left = (_count_missing(data, each) for each in (data.given(), clean))
+        level = noise_in_words(rec.noise_, list(getattr(rec, "feature_names_in_", column_names(clean))))
         self.out.say(f"{self.data}: {missing} missing cells, {missing - left} filled; noise sd {level}; {seconds:.0f} s")
         places = {"recovered data": self.output, f"{draws} draws": self.draws_to, "model": self.save}
         self._say_where({**places, "report": self.report})
         self.out.result(
-            rows=len(table), missing=missing, left_missing=left, noise=as_list(rec.noise_), seconds=round(seconds, 3),
+            rows=len(data), missing=missing, left_missing=left, noise=as_list(rec.noise_), seconds=round(seconds, 3),
             output=str(self.output), draws_to=path_name(self.draws_to), model=path_name(self.save),
             report=path_name(self.report), steps=[history.steps[-1] for history in rec.histories_ if history.steps],
         )  # fmt: skip
@@ -132,10 +137,11 @@ class Recovery:
         """Recover a table larger than memory: fit on a sample, write part by part."""
         from unfade import storage
         from unfade.io.large_tables import Source
-        from unfade.streaming import fit_stream, recover_stream
-        from unfade.streaming.recover import is_finished
+        from unfade.streaming.fit import fit_sample, take_sample
+        from unfade.streaming.recover import copy_stream, is_finished, recover_stream
 
-        stamp = Source.open(self.data).stamp()
+        source = Source.open(self.data)
+        stamp = source.stamp()
         if self.resume and is_finished(self.output, source=stamp, draws=self.draws or 0, seed=self.seed):
             self.out.note(f"{self.output} is complete for this file, draws and seed: there is nothing to resume.")
             return False
@@ -148,21 +154,31 @@ class Recovery:
         own = self.model is None
         if self.resume and own and kept.exists():
             self.model, self.how = kept, {"random_state": self.seed}  # what a run that was stopped had fitted
-        rec = self._fitted(lambda rec: fit_stream(rec, self.data, self.memory, self.seed, self.checkpoint))
+        sample: Any = None if self.model else take_sample(self._parameters(), source, self.memory, self.seed)
+        if sample is not None and not (self.draws or self.save) and sample.nothing_to_recover():
+            _leave_to_the_first()
+            copy_stream(source, self.output, self.memory, self.seed)
+            self._say_parts(started)
+            return False
+        rec = self._fitted(lambda rec: fit_sample(rec, sample, self.checkpoint))
         for path in (self.save, kept if own else None):
             if path is not None:
                 rec.save(path)
         recover_stream(
-            rec, self.data, self.output, self.draws or 0, self.n_candidates, self.seed, self.memory, resume=self.resume
+            rec, source, self.output, self.draws or 0, self.n_candidates, self.seed, self.memory, resume=self.resume
         )
         for left in self.output.parent.glob(f".{escape(self.output.name)}-*.fitted"):  # also of runs begun otherwise
             left.unlink()
+        self._say_parts(started)
+        return self.model is None and bool(rec.interrupted_)
+
+    def _say_parts(self, started: float) -> None:
+        """Print where the parts of a table lie."""
         seconds = time.monotonic() - started
         self.out.say(f"{self.data}: recovered in {seconds:.0f} s")
         draws_at = self.output / "draws.parquet" if self.draws else None
         self._say_where({"recovered data": self.output / "clean.parquet", f"{self.draws} draws": draws_at})
         self.out.result(output=str(self.output), draws=self.draws, seconds=round(seconds, 3), model=path_name(self.save))
-        return self.model is None and bool(rec.interrupted_)
 
     def _images(self, started: float) -> bool:
         """Recover a folder or a stack of images."""
@@ -237,20 +253,11 @@ class Recovery:
             passed = time.monotonic() - started + (REPORT_SECONDS if self.report else 0.0)
             self.how["max_seconds"] = max(0.2 * self.how["max_seconds"], self.how["max_seconds"] - passed)
 
-    def _as_it_should_be(self, table: Any) -> bool:
-        """Check whether there is nothing to recover: no missing cell, no noise, no censored cell."""
+    def _parameters(self) -> "Parameters":
+        """Return the parameters of the fit, checked."""
         from unfade import Recoverer
-        from unfade.data.dataset import read
-        from unfade.data.options import warn_passthrough_with_missing, without_extremes
-        from unfade.io.tables import count_missing
 
-        if self.how["noise"] is not None or count_missing(table):
-            return False
-        said = Recoverer(**self.how).parameters()
-        data = read(table, None, said.kinds, said.missing, said.detection_limits)
-        without_extremes(data.obs, data.columns)
-        warn_passthrough_with_missing(data.container, said.kinds)
-        return bool(data.obs.observed.all()) and not bool(data.obs.within().any())
+        return Recoverer(**self.how).parameters()
 
     def _say_if_large(self, table: Any) -> None:
         """Recommend a folder, which needs little memory, for a table that would take long or much memory."""
@@ -322,6 +329,14 @@ def fitted(out: Output, fit: Callable[[Any], Any], model: Path | None, how: dict
     return Recoverer.load(model).set_params(verbose=0 if out.quiet else 1)
 
 
+def _leave_to_the_first() -> None:
+    """End all but the one that writes of the processes that would train together."""
+    from unfade.training import distributed as processes
+
+    if not processes.first():
+        raise typer.Exit
+
+
 def _write(table: Any, path: Path, text: Any = None, decimals: bool = True) -> None:
     """Write a table; from CSV to CSV, cells that did not change keep their text."""
     from unfade.io.csv_text import is_csv
@@ -344,12 +359,11 @@ def _write_draws(draws: Any, path: Path, text: Any, names: list[str], decimals: 
         write_table(long_table(draws, names), path)
 
 
-def _count_missing(table: Any, columns: Any) -> int:
-    """Count missing cells, also those with values that stand for missing."""
-    from unfade.data.containers import open_container
+def _count_missing(data: "Dataset", table: Any) -> int:
+    """Count missing cells of a table with the columns of these data, also those with values that stand for missing."""
     from unfade.io.tables import count_missing
 
-    there = None if columns is None else open_container(table, columns)[1].present()
+    there = replace(data.container, template=table).present()
     return count_missing(table) if there is None else int((~there).sum())
 
 

@@ -137,6 +137,7 @@ class MixedLikelihood(Corruption):
         most = max((last - first for first, last in groups), default=0)
         places = [[*range(first, last), *[first] * (most - last + first)] for first, last in groups]
         self.register_buffer("members", torch.tensor(places, dtype=torch.long).reshape(len(groups), most))
+        self.groups = groups
         self.categorical = sum(last - first for first, last in groups)  # they stand last
         owner = torch.repeat_interleave(torch.tensor([last - first for first, last in groups], dtype=torch.long))
         self.register_buffer("ones", torch.nn.functional.one_hot(owner, max(1, len(groups))).float())
@@ -200,6 +201,13 @@ class MixedLikelihood(Corruption):
         snapped[..., self.stepped] = points.reshape(-1, *x.shape[:-1]).movedim(0, -1)
         return snapped
 
+    def snapped(self, values: Tensor, feature: int) -> Tensor:
+        """Move values of a stepped feature to the points of the intervals that they lie in."""
+        place = (self.where_stepped == feature).nonzero().flatten()
+        if not len(place):
+            return values
+        return self.points[place[0]][torch.searchsorted(self.edges[place[0]], values.contiguous())]
+
     def log_prob(self, obs: Observations, clean: Tensor, unknowns: Tensor | None = None) -> Tensor:
         """Compute the log-density of observed numbers; entries observed without noise add nothing."""
         return self.noise.log_prob(obs.only(self.number), clean, unknowns)
@@ -242,7 +250,7 @@ def _padded(rows: list[Tensor]) -> Tensor:
     return torch.stack(padded) if padded else torch.zeros(0, 0)
 
 
-def recording(noise: Any, space: FeatureEncoder, sure: Tensor | None = None) -> GaussianNoise | MixedLikelihood:
+def recording(noise: Any, space: FeatureEncoder, exempt: Tensor | None = None) -> GaussianNoise | MixedLikelihood:
     """Make the corruption that a user's `noise` means in model space.
 
     A learned level starts high and falls to the smallest sd of any entry (from a start below the truth it would not
@@ -253,7 +261,7 @@ def recording(noise: Any, space: FeatureEncoder, sure: Tensor | None = None) -> 
     noise : None, float, array of one number per column, or str
         One of LEARNED, if it is a str.
     space : FeatureEncoder
-    sure : bool Tensor or None, (features,)
+    exempt : bool Tensor or None, (features,)
         Entries without noise, unless noise is given per column.
 
     Returns
@@ -263,8 +271,8 @@ def recording(noise: Any, space: FeatureEncoder, sure: Tensor | None = None) -> 
     others = torch.zeros(space.features - len(space.numbers))
     std = noise_levels(noise, len(space.modelled))
     exact = None
-    if sure is not None and np.size(noise) == 1 and bool(sure[space.numbers].any()):
-        exact = torch.cat([sure[space.numbers], others.bool()])
+    if exempt is not None and np.size(noise) == 1 and bool(exempt[space.numbers].any()):
+        exact = torch.cat([exempt[space.numbers], others.bool()])
     if std is None and noise == "learn-by-value":
         zero = (-space.scaling.centre / space.scaling.scale).flatten()
         alike = bool((zero == zero[0]).all()) and bool((space.scaling.scale == space.scaling.scale[0]).all())
@@ -276,8 +284,8 @@ def recording(noise: Any, space: FeatureEncoder, sure: Tensor | None = None) -> 
     if std is None and bool((surely if exact is None else surely | exact[: len(surely)]).all()):
         std = torch.zeros(len(space.modelled))  # nothing is there to learn it from
     if std is None:
-        levels = space.features if noise == "learn-by-column" else 1
-        gaussian = GaussianNoise(torch.full((levels,), 0.8 * space.spread), learn=True, exact=exact)
+        count = space.features if noise == "learn-by-column" else 1
+        gaussian = GaussianNoise(torch.full((count,), 0.8 * space.spread), learn=True, exact=exact)
     elif bool((std == LEARN).any()):
         learn = torch.cat([std[space.numbers] == LEARN, others.bool()])
         level = torch.cat([(std[space.numbers] / space.scale).float(), others])

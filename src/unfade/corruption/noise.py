@@ -29,17 +29,17 @@ class PinnedNormal(Cells):
 
     def __init__(self, loc: Tensor, scale: Tensor, pinned: Tensor):
         self.pinned = pinned.expand(loc.shape)
-        self.spread = scale
+        self.sd = scale
         super().__init__(loc, torch.where(self.pinned, 0.0, scale))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Compute the log-density of free entries; 0 at the pinned ones."""
-        free = Normal(self.loc, torch.where(self.pinned, 1.0, self.spread), validate_args=False)
+        free = Normal(self.loc, torch.where(self.pinned, 1.0, self.sd), validate_args=False)
         return torch.where(self.pinned, 0.0, free.log_prob(value))
 
     def entropy(self) -> Tensor:
         """Compute the entropy of free entries; 0 at the pinned ones."""
-        free = Normal(self.loc, torch.where(self.pinned, 1.0, self.spread), validate_args=False)
+        free = Normal(self.loc, torch.where(self.pinned, 1.0, self.sd), validate_args=False)
         return torch.where(self.pinned, 0.0, free.entropy())
 
 
@@ -117,6 +117,22 @@ class Corruption(nn.Module, ABC):
         ----------
         level : Tensor, broadcastable to (*event)
         """
+
+    def snapped(self, values: Tensor, feature: int) -> Tensor:
+        """Move clean values of one feature to those that it can hold.
+
+        Parameters
+        ----------
+        values : Tensor
+            Of any shape.
+        feature : int
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `values`; by default they are left as they are.
+        """
+        return values
 
     @abstractmethod
     def corrupt(self, clean: Tensor, observed: Tensor, normals: Normals) -> Observations:

@@ -49,8 +49,8 @@ def _with_dates(series: Any, changed: np.ndarray, codes: np.ndarray) -> Any:
 
     native, unit = series.to_native(), DAY if series.dtype == nw.Date else 1
     zoned = getattr(series.dtype, "time_zone", None) is not None or series.dtype == nw.Unknown
-    ends = _NANOSECONDS if zoned or "ns" in str(native_dtype(series) or native.type) else YEARS
-    moments = np.clip(unit * np.round(codes / unit), *ends).astype(np.int64)
+    years = _NANOSECONDS if zoned or "ns" in str(native_dtype(series) or native.type) else YEARS
+    moments = np.clip(unit * np.round(codes / unit), *years).astype(np.int64)
     if hasattr(native, "iloc"):
         import pandas as pd
 

@@ -221,7 +221,7 @@ def without_extremes(obs: Observations, columns: Sequence[Column]) -> Observatio
             DataNotice,
             stacklevel=3,
         )
-    return Observations(obs.values * seen, seen, obs.low, obs.high)
+    return Observations(obs.values * seen, seen, obs.low, obs.high) if far else obs
 
 
 def _missing_code(values: np.ndarray) -> float | None:

@@ -105,13 +105,13 @@ def _gaps(obs: Observations, j: int, k: int) -> list[SupportGap]:
     """Find the gaps of column j below and above the values of column k at which it was observed."""
     there, gone = obs.observed[:, k] & obs.observed[:, j], obs.observed[:, k] & ~obs.observed[:, j]
     known, holes = obs.values[there, k].double(), obs.values[gone, k].double()
-    spread = float(obs.values[obs.observed[:, k], k].double().std())
+    sd = float(obs.values[obs.observed[:, k], k].double().std())
     pairs = 2 * obs.event_shape[0] ** 2
     found = []
     for sign in (-1, 1):
         edge = float((sign * known).max()) * sign
         outside = sign * holes[sign * holes > sign * edge]
-        if len(outside) < max(_LEAST, _SHARE * len(holes)) or float(outside.median()) - sign * edge < _BEYOND * spread:
+        if len(outside) < max(_LEAST, _SHARE * len(holes)) or float(outside.median()) - sign * edge < _BEYOND * sd:
             continue
         inside = torch.cat([sign * known, sign * holes[sign * holes <= sign * edge]])
         nearest = inside.topk(min(len(inside), max(_WINDOW, len(outside)))).indices

@@ -92,8 +92,8 @@ def _of_objects(series: Any, column: Column, values: Sequence[Any]) -> Column | 
     """Infer the kind of a column of Python objects of one type, such as dates or decimal numbers."""
     for types, kind in _OBJECTS:
         if all(isinstance(value, types) for value in values):
-            whole = kind == "continuous" and all(float(value).is_integer() for value in values)
-            return replace(column, kind="integer" if whole else kind)
+            integers = kind == "continuous" and all(float(value).is_integer() for value in values)
+            return replace(column, kind="integer" if integers else kind)
     return None
 
 
@@ -126,13 +126,13 @@ def _number(series: Any, column: Column) -> Column:
     """Infer the kind of a column of numbers."""
     values = as_floats(series)[~missing_cells(series, column)]
     finite = values[np.isfinite(values)]
-    whole = bool(len(finite)) and bool((finite == np.round(finite)).all())
-    counts_rows = whole and len(values) == len(series) > 20 and bool((np.diff(values) == 1).all())
+    integers = bool(len(finite)) and bool((finite == np.round(finite)).all())
+    counts_rows = integers and len(values) == len(series) > 20 and bool((np.diff(values) == 1).all())
     if counts_rows:
         return replace(column, kind="passthrough")
     if series.dtype.is_integer() and len(finite) and np.abs(finite).max() > 2**53:
         return replace(column, kind="passthrough", reason=_TOO_LARGE)
-    return replace(column, kind="integer" if whole else "continuous")
+    return replace(column, kind="integer" if integers else "continuous")
 
 
 def _with_step(series: Any, column: Column) -> Column:

@@ -9,6 +9,7 @@ import torch
 
 from unfade.data.observations import AT_ONCE, Observations
 from unfade.data.support_gaps import describe_gaps
+from unfade.diagnostics.comparison import Comparison, compare_cells, compare_pixels
 from unfade.diagnostics.coverage import (
     COLLAPSED,
     LEAST,
@@ -19,21 +20,13 @@ from unfade.diagnostics.coverage import (
     spread_beneath_noise,
 )
 from unfade.diagnostics.missingness import MissingLink, missing_links
-from unfade.diagnostics.predictions import (
-    ColumnNoise,
-    Comparison,
-    column_noise,
-    compare_cells,
-    compare_pixels,
-    held_out,
-    noise_by_column,
-)
+from unfade.diagnostics.predictions import ColumnNoise, column_noise, held_out, noise_by_column
 from unfade.errors import InvalidData
 from unfade.inference.fitted_model import FittedModel
 from unfade.inference.held_out import HeldOut
 from unfade.models.architectures import is_image
+from unfade.models.kinds import all_of
 from unfade.models.latent_variable import Ensemble
-from unfade.models.linear import is_linear
 from unfade.training.loop import FEW_STEPS, Ended, History
 
 LARGEST = 4096  # pixels of an image of which a page shows many
@@ -114,9 +107,9 @@ def diagnose(model: FittedModel, X: Any) -> Diagnosis:
     -------
     Diagnosis
     """
-    obs = model.read(X).obs
-    few = max(1, min(1000, AT_ONCE // obs.event_shape.numel()))
-    entered = model.encoder.enter(obs[:few]).to(model.parameters.torch_device())
+    data = model.read(X)
+    few = max(1, min(1000, AT_ONCE // data.obs.event_shape.numel()))
+    entered = data.some_features(model.encoder, slice(few)).to(model.parameters.torch_device())
     if is_image(model.encoder.event_shape):
         return _diagnose_images(model, X, entered)
     cells = model.held_out
@@ -124,8 +117,9 @@ def diagnose(model: FittedModel, X: Any) -> Diagnosis:
         cells = held_out(model.parameters, X, seed=model.seed)
     if not len(cells):
         raise InvalidData("No observed cell could be held out, so there is nothing to judge by. Give more observed cells.")
-    linear = is_linear(model.posterior)
-    simple = compare_cells(cells, seed=model.seed, without="linear Gaussian" if linear else "")
+    linear = all_of(model.posterior, "linear model", "trees")
+    own = "linear Gaussian" if all_of(model.posterior, "linear model") else ""
+    simple = compare_cells(cells, seed=model.seed, without=own)
     columns, links = check_columns(cells), missing_links(cells)
     noise = tuple(column_noise(cells, model)) if _noisy(model) else ()
     verdicts = [

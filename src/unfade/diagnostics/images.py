@@ -57,14 +57,14 @@ def draw_gallery(figure: Any, given: np.ndarray, drawn: np.ndarray) -> None:
                 image = np.where(np.isnan(image), _blue(), (image - low) / max(1e-12, high - low)).clip(0, 1)
             values = panel.imshow(image, cmap="gray", vmin=low, vmax=high, interpolation="nearest", aspect="auto")
         sd = sd.mean(-1) if colour else sd
-        spread = line[-1].imshow(sd, cmap="magma", vmin=0, interpolation="nearest", aspect="auto")
+        shown_sd = line[-1].imshow(sd, cmap="magma", vmin=0, interpolation="nearest", aspect="auto")
         for panel in line:
             panel.set_facecolor(MISSING)
             panel.set_xticks([])
             panel.set_yticks([])
         if not colour:
             figure.colorbar(values, ax=line[4], fraction=0.05)
-        figure.colorbar(spread, ax=line[5], fraction=0.05)
+        figure.colorbar(shown_sd, ax=line[5], fraction=0.05)
     for panel, name in zip(panels[0], names, strict=True):
         panel.set_title(name, fontsize=9)
 

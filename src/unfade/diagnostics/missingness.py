@@ -60,10 +60,10 @@ def missing_links(cells: HeldOut) -> tuple[MissingLink, ...]:
     known = (~missing).sum(0) >= 2
     numbers = np.nonzero(known & ~cells.discrete())[0].tolist()
     others = [k for k in numbers if np.nanstd(table[:, k]) > 0][:200]
-    levels = _levels(cells, table)
-    values = {len(others) + i: value for i, (*_, value) in enumerate(levels)}
-    table = np.column_stack([table[:, others], *(there for _, there, _ in levels)])
-    others += [k for k, *_ in levels]
+    indicators = _indicators(cells, table)
+    values = {len(others) + i: value for i, (*_, value) in enumerate(indicators)}
+    table = np.column_stack([table[:, others], *(there for _, there, _ in indicators)])
+    others += [k for k, *_ in indicators]
     bar = NormalDist().inv_cdf(1 - 0.01 / 2 / max(1, len(candidates) * len(others)))
     for j in candidates:
         gone, there = table[missing[:, j]], table[~missing[:, j]]
@@ -81,7 +81,7 @@ def missing_links(cells: HeldOut) -> tuple[MissingLink, ...]:
     return tuple(sorted(found, key=lambda link: -abs(link.z)))
 
 
-def _levels(cells: HeldOut, table: np.ndarray) -> list[tuple[int, np.ndarray, Any]]:
+def _indicators(cells: HeldOut, table: np.ndarray) -> list[tuple[int, np.ndarray, Any]]:
     """Make indicators of columns of up to twenty categories or booleans: number of the column, indicator, value."""
     found = []
     for k in np.nonzero(cells.discrete())[0].tolist():

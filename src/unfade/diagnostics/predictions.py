@@ -1,31 +1,28 @@
 """Predictive checks without the truth: observed cells are hidden, predicted and compared with their values."""
 
 import datetime
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
-from sklearn.metrics.pairwise import nan_euclidean_distances
 
 from unfade.corruption.noise import GaussianNoise
 from unfade.data.columns import DAY, Column, value_of
-from unfade.data.containers import Container, open_container
-from unfade.data.observations import Observations, as_observations
+from unfade.data.containers import Container
+from unfade.data.dataset import Dataset, read
+from unfade.data.observations import as_observations
 from unfade.data.options import TOLD
 from unfade.errors import InvalidData
 from unfade.inference.fit import fit, read_to_fit
 from unfade.inference.fitted_model import FittedModel
 from unfade.inference.held_out import HeldOut
 from unfade.methods.parameters import Parameters
-from unfade.metrics import crps
 from unfade.models.architectures import image_of, is_image
-from unfade.models.interpolation import linear_interpolation, nearest_pixel
-from unfade.models.linear import factor_analysis, linear_posterior
-from unfade.rng import generator_normals
 from unfade.training.early_stopping import hold_out_as
 from unfade.training.objectives import hide_holes
+
+_DRAWN = 2**26  # numbers that are drawn together
 
 
 def held_out(
@@ -36,9 +33,9 @@ def held_out(
     At least one observed cell of every row is kept; of images, holes like those of other images are hidden. Predictions
     by a model that was trained on these cells are too optimistic.
     """
-    kinds = parameters.kinds, parameters.missing
-    data, container = open_container(X, None if model is None else model.columns, *kinds)
-    table = np.array(data, dtype=float)
+    given = X.given() if isinstance(X, Dataset) else X
+    data = read(given, None if model is None else model.columns, parameters.kinds, parameters.missing)
+    table, container = data.table(), data.container
     shape, table = table.shape, table.reshape(len(table), -1)
     images = is_image(shape[1:])
     hidden = _hidden_holes(table, shape[1:], seed) if images else _hidden_cells(table, share, seed)
@@ -46,8 +43,10 @@ def held_out(
         raise InvalidData("There is nothing to hide: every row has one observed cell at most.")
     seen = np.where(hidden, np.nan, table)
     shown = seen.reshape(shape) if container.columns is None else container.hide(hidden)
-    fitted = fit(parameters, read_to_fit(parameters, shown)) if model is None else model
-    cells = _predict(fitted, container, table, hidden, shown, n_draws, seed)
+    if model is None:
+        shown = read(shown, None, parameters.kinds, parameters.missing, parameters.detection_limits)
+        model = fit(parameters, read_to_fit(parameters, shown))
+    cells = _predict(model, container, table, hidden, shown, n_draws, seed)
     return cells if images else cells.judged()
 
 
@@ -71,39 +70,56 @@ def _predict(
     """Draw the observable values of hidden cells; shown: the data without them."""
     rows, columns = np.nonzero(hidden)
     draws = model.sample(shown, n_draws, seed=seed).values.reshape(n_draws, *table.shape)[:, rows, columns]
-    noise: Any = noise_by_column(model, container.columns, table.shape[1:])[columns]
+    draws = _as_observed(model, container.columns, table.shape[1:], columns, draws, seed)
+    return HeldOut(rows, columns, table[hidden], draws, np.where(hidden, np.nan, table), container.columns)
+
+
+def _as_observed(
+    model: FittedModel,
+    kinds: Sequence[Column] | None,
+    shape: tuple[int, ...],
+    columns: np.ndarray,
+    draws: np.ndarray,
+    seed: int,
+) -> np.ndarray:
+    """Add the noise of the cells' columns to draws (draws, cells) of clean values."""
+    noise: Any = noise_by_column(model, kinds, shape)[columns]
     if model.noise_law is not None:
         noise = model.noise_law[0] + model.noise_law[1] * draws**2
-    draws = draws + noise * np.random.default_rng(seed).normal(size=draws.shape)
-    return HeldOut(rows, columns, table[hidden], draws, np.where(hidden, np.nan, table), container.columns)
+    return draws + noise * np.random.default_rng(seed).normal(size=draws.shape)
 
 
 def predicted_cells(model: FittedModel, X: Any, n_draws: int = 50, folds: int = 10, seed: int = 0) -> HeldOut:
     """Predict every observed cell from the rest of its row, with one of `folds` parts of the cells hidden at a time."""
-    parts = [_hidden_fold(model, X, n_draws, fold, folds, seed) for fold in range(folds)]
-    kept = [part for part in parts if part is not None]
-    if not kept:
-        raise InvalidData("There is nothing to predict: no row has more than one observed cell.")
-    return HeldOut(
-        rows=np.concatenate([part.rows for part in kept]),
-        columns=np.concatenate([part.columns for part in kept]),
-        values=np.concatenate([part.values for part in kept]),
-        draws=np.concatenate([part.draws for part in kept], 1),
-        seen=np.array(open_container(X, model.columns)[0], dtype=float),
-        kinds=kept[0].kinds,
-    )
-
-
-def _hidden_fold(model: FittedModel, X: Any, n_draws: int, fold: int, folds: int, seed: int) -> HeldOut | None:
-    data, container = open_container(X, model.columns)
-    table = np.array(data, dtype=float)
+    data = model.read(X)
+    table = data.table()
     which = np.random.default_rng(seed).integers(0, folds, table.shape)
-    hidden = ~np.isnan(table) & (which == fold)
-    hidden &= (~np.isnan(table) & ~hidden).any(1)[:, None]
-    if not hidden.any():
-        return None
-    shown = np.where(hidden, np.nan, table) if container.columns is None else container.hide(hidden)
-    return _predict(model, container, table, hidden, shown, n_draws, seed)
+    known = ~np.isnan(table)
+    hidden = np.stack([known & (which == fold) for fold in range(folds)])
+    hidden &= (known & ~hidden).any(2)[..., None]
+    fold, rows, columns = np.nonzero(hidden)
+    if not len(fold):
+        raise InvalidData("There is nothing to predict: no row has more than one observed cell.")
+    clean = _draws_of_hidden(model, data, hidden, n_draws, seed)
+    shape, kinds = table.shape[1:], data.container.columns
+    parts = [_as_observed(model, kinds, shape, columns[f], clean[:, f], seed) for f in (fold == k for k in np.unique(fold))]
+    return HeldOut(rows, columns, table[rows, columns], np.concatenate(parts, 1), table, kinds)
+
+
+def _draws_of_hidden(model: FittedModel, data: Dataset, hidden: np.ndarray, n_draws: int, seed: int) -> np.ndarray:
+    """Draw the cells `hidden` (folds, samples, columns) from the rest of their rows: (draws, cells).
+
+    The rows of all folds are encoded together, some at a time if their draws would take too much memory.
+    """
+    fold, rows = np.nonzero(hidden.any(2))
+    found, height = [], max(1, _DRAWN // (n_draws * hidden.shape[2]))
+    for start in range(0, len(rows), height):
+        part, without = rows[start : start + height], hidden[fold, rows][start : start + height]
+        repeated = data.rows(part)
+        shown = Dataset(repeated.hide(without), replace(repeated.container, dtype=np.dtype(np.float64)))
+        values = model.sample(shown, n_draws, seed=seed, row_ids=part.tolist()).values
+        found.append(values[:, without])
+    return np.concatenate(found, 1)
 
 
 @dataclass(frozen=True)
@@ -248,153 +264,3 @@ def column_noise(cells: HeldOut, model: FittedModel) -> list[ColumnNoise]:
         name = cells.kinds[i].name if cells.kinds else int(i)
         found.append(ColumnNoise(name, float(levels[i]), float(low), max(left, levels[i] * (1 + reach)), explained))
     return found
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Scores of methods on held-out observed cells; lower is better.
-
-    Parameters
-    ----------
-    scores : dict
-        Mean CRPS by method, `unfade` first.
-    errors : dict
-        Standard error over rows of the difference from the first, by method.
-    cells : int
-    """
-
-    scores: dict[str, float]
-    errors: dict[str, float]  # standard error of the difference to the first
-    cells: int
-
-    def __str__(self) -> str:
-        (ours, score), *others = self.scores.items()
-        lines = [f"{name:22}{value:8.4f}" for name, value in self.scores.items()]
-        name, best = min(others, key=lambda pair: pair[1])
-        if best + 2 * self.errors[name] < score:
-            verdict = f"{name} predicts held-out cells better than {ours} ({best:.3f}, {score:.3f}): use it here."
-        elif best - 2 * self.errors[name] <= score:
-            verdict = f"{name} predicts held-out cells as well as {ours} ({best:.3f}, {score:.3f}), and is simpler."
-        else:
-            verdict = f"{ours} predicts held-out cells {1 - score / best:.0%} better than {name}, the best simple method."
-        return "\n".join(
-            [f"mean CRPS of {self.cells} held-out observed cells, in column sds (lower is better)", *lines, verdict]
-        )
-
-
-def compare(parameters: Parameters, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0) -> Comparison:
-    """Compare a fit with simple methods on observed cells that were hidden from all of them.
-
-    Parameters
-    ----------
-    parameters : Parameters
-    X : array, tensor or frame, (samples, *event)
-    share : float
-    n_draws, seed : int
-
-    Returns
-    -------
-    Comparison
-    """
-    cells, event_shape = held_out(parameters, X, share, n_draws, seed), np.shape(X)[1:]
-    return compare_pixels(cells, event_shape) if is_image(event_shape) else compare_cells(cells, n_draws, seed)
-
-
-def compare_cells(cells: HeldOut, n_draws: int = 50, seed: int = 0, without: str = "") -> Comparison:
-    """Compare predictions of hidden cells with simple methods; without: a simple method to leave out."""
-    rng = np.random.default_rng(seed)
-    all_scores = {"unfade": cells.scores()}
-    for name, draw in ((name, draw) for name, draw in SIMPLE.items() if name != without):
-        all_scores[name] = cells.scores(draw(cells, n_draws, rng))
-    errors = {name: cells.error_by_row(scores - all_scores["unfade"]) for name, scores in all_scores.items()}
-    return Comparison({name: float(s.mean()) for name, s in all_scores.items()}, errors, len(cells.rows))
-
-
-def compare_pixels(cells: HeldOut, event_shape: Sequence[int]) -> Comparison:
-    """Compare predictions of hidden pixels with interpolation; CRPS in sds of all pixels."""
-    seen, unit = cells.seen.reshape(len(cells.seen), *event_shape), float(np.nanstd(cells.seen)) or 1.0
-    truth = torch.from_numpy(cells.values)
-    scores = {"unfade": crps(torch.from_numpy(cells.draws), truth).numpy() / unit}
-    for name, fill in PIXELS.items():
-        guess = fill(seen).reshape(len(seen), -1)[cells.rows, cells.columns]
-        scores[name] = np.abs(np.nan_to_num(guess, nan=float(np.nanmean(seen))) - cells.values) / unit
-    errors = {name: cells.error_by_row(each - scores["unfade"]) for name, each in scores.items()}
-    return Comparison({name: float(each.mean()) for name, each in scores.items()}, errors, len(cells))
-
-
-PIXELS = {"the nearest pixel": nearest_pixel, "linear interpolation": linear_interpolation}
-
-
-def _marginals(cells: HeldOut, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw from the observed values of the column."""
-    drawn = np.empty((n_draws, len(cells.rows)))
-    for column in np.unique(cells.columns):
-        here, known = cells.columns == column, cells.seen[:, column]
-        known = known[~np.isnan(known)]
-        drawn[:, here] = rng.choice(known, (n_draws, int(here.sum()))) if len(known) else np.nan
-    return drawn
-
-
-def _neighbours(cells: HeldOut, n_draws: int, rng: np.random.Generator, k: int = 10, most: int = 2000) -> np.ndarray:
-    """Draw from the values of the k nearest rows."""
-    features = _features(cells)
-    donors = rng.permutation(len(features))[:most]
-    drawn = _marginals(cells, n_draws, rng)
-    for start in range(0, len(cells.rows), 500):
-        part = slice(start, start + 500)
-        far = nan_euclidean_distances(features[cells.rows[part]], features[donors])
-        usable = ~np.isnan(cells.seen[donors][:, cells.columns[part]]).T & ~np.isnan(far)
-        order = np.where(usable, far, np.inf).argsort(1)[:, :k]
-        for i, (near, ok) in enumerate(zip(order, np.take_along_axis(usable, order, 1), strict=True)):
-            if ok.any():
-                drawn[:, start + i] = rng.choice(cells.seen[donors[near[ok]], cells.columns[start + i]], n_draws)
-    return drawn
-
-
-def _linear(cells: HeldOut, n_draws: int, rng: np.random.Generator, most: int = 5000) -> np.ndarray:
-    """Draw from a factor analysis, given the rest of the row."""
-    features, places = torch.from_numpy(_features(cells)).float(), _places(cells)
-    obs = Observations(features.nan_to_num(), ~features.isnan())
-    some = torch.from_numpy(rng.permutation(len(features))[:most])
-    posterior = linear_posterior(factor_analysis(obs[some], torch.zeros(1), rounds=100), GaussianNoise())
-    normals = generator_normals(torch.Generator().manual_seed(int(rng.integers(2**31))))
-    rows, which = np.unique(cells.rows, return_inverse=True)
-    centre, sd = cells.moments()
-    drawn = np.empty((n_draws, len(cells.rows)))
-    for start in range(0, len(rows), 100):
-        block = obs[torch.from_numpy(rows[start : start + 100])]
-        x = posterior.draw(block, n_draws, normals, posterior.latent(block)).numpy()
-        for i in np.nonzero((which >= start) & (which < start + 100))[0]:
-            column, values = cells.columns[i], x[:, which[i] - start, places[cells.columns[i]]]
-            drawn[:, i] = values.argmax(1) if values.shape[1] > 1 else values[:, 0] * sd[column] + centre[column]
-    named = cells.discrete()[cells.columns]
-    drawn[:, named] = np.round(drawn[:, named])
-    return drawn
-
-
-SIMPLE: dict[str, Callable[[HeldOut, int, np.random.Generator], np.ndarray]] = {
-    "column marginals": _marginals,
-    "k nearest neighbours": _neighbours,
-    "linear Gaussian": _linear,
-}
-
-
-def _places(cells: HeldOut) -> list[np.ndarray]:
-    """Find the features that each column of the table becomes."""
-    counts = [len(c.categories) if c.kind == "category" else 1 for c in cells.kinds or ()] or [1] * cells.seen.shape[1]
-    return np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
-
-
-def _features(cells: HeldOut) -> np.ndarray:
-    """Encode the table for methods that need numbers: standardised, an indicator for each value of a category."""
-    places, seen = _places(cells), cells.seen
-    features = np.empty((len(seen), sum(map(len, places))))
-    for i, where in enumerate(places):
-        column = seen[:, i]
-        if len(where) > 1:
-            features[:, where] = np.where(np.isnan(column)[:, None], np.nan, column[:, None] == np.arange(len(where)))
-        elif np.isnan(column).all():
-            features[:, where[0]] = 0.0
-        else:
-            features[:, where[0]] = (column - np.nanmean(column)) / (np.nanstd(column) or 1.0)
-    return features

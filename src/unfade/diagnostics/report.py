@@ -15,7 +15,7 @@ import numpy as np
 
 from unfade import storage
 from unfade.data.columns import TEMPORAL, Column, value_of
-from unfade.data.containers import open_container, take
+from unfade.data.dataset import Dataset
 from unfade.diagnostics.checks import Diagnosis, diagnose, large_images
 from unfade.diagnostics.images import draw_gallery, shape_of
 from unfade.diagnostics.predictions import outliers
@@ -60,22 +60,21 @@ def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws
     path : path
     draws : Draws of X; None, or fewer than three: draws of some rows are made
     """
-    found, draws = diagnose(model, X), None if draws is None or len(draws) < 3 else draws
-    large = large_images(model)
-    rows = np.sort(np.random.default_rng(0).permutation(len(X))[: 6 if large else _ROWS])
-    part = take(X, rows)
+    data, draws = model.read(X), None if draws is None or len(draws) < 3 else draws
+    found, large = diagnose(model, data), large_images(model)
+    rows = np.sort(np.random.default_rng(0).permutation(len(data))[: 6 if large else _ROWS])
+    part = data.rows(rows)
     some = model.sample(part, 20, row_ids=rows.tolist()) if draws is None else draws
     values = some.values if draws is None else draws.values[:20, rows]
-    data, container = open_container(part, model.columns)
-    table = np.array(data, dtype=float)
+    table, container = part.table(), part.container
     sections = [_verdicts(found), "" if large else _missingness(found), _calibration(found), _columns_table(found)]
     if table.ndim == 2 and _as_image(table) is None:
         columns = container.columns or tuple(Column(str(j), "continuous") for j in range(table.shape[1]))
         sections += [_distributions(table, values, columns), _pairs(table, values, columns)]
-        sections += [_surprising(model, X, rows, len(columns)), _noise(found), _links(found)]
+        sections += [_surprising(model, data, rows, len(columns)), _noise(found), _links(found)]
     else:
         sections.append(_gallery(table, values))
-    sections += [_simple(found), _learning(model), _settings(model, X)]
+    sections += [_simple(found), _learning(model), _settings(model)]
     lead = f'<p class="lead {found.level}"><b>{_LEAD[found.level]}</b></p>'
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -186,10 +185,10 @@ def _calibration(found: Diagnosis) -> str:
             left.axhline(edge, color="#444", ls="--", lw=1)
         left.set_xlabel("rank of the held-out value among its draws")
         left.set_ylabel("share of cells")
-        levels = np.linspace(0.1, 0.9, 9)
-        shares = [numbers.covered(level).mean() for level in levels]
+        nominal = np.linspace(0.1, 0.9, 9)
+        shares = [numbers.covered(level).mean() for level in nominal]
         right.plot([0, 1], [0, 1], color="#999")
-        right.plot([numbers.due(level) for level in levels], shares, "o-", color=_SEEN)
+        right.plot([numbers.due(level) for level in nominal], shares, "o-", color=_SEEN)
         right.set_xlabel("nominal coverage")
         right.set_ylabel("empirical coverage")
 
@@ -303,10 +302,10 @@ def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> 
     return _section("Pairs", _figure(draw, (2.4 * len(chosen) + 0.4, 2.6), says))
 
 
-def _surprising(model: FittedModel, X: Any, rows: np.ndarray, columns: int) -> str:
+def _surprising(model: FittedModel, data: Dataset, rows: np.ndarray, columns: int) -> str:
     step = -(-len(rows) * columns // _CELLS)
     rows = rows[::step]
-    found = outliers(model, take(X, rows), most=12, n_draws=50)
+    found = outliers(model, data.rows(rows), most=12, n_draws=50)
     lines = [
         (
             int(rows[s.row]),
@@ -318,7 +317,7 @@ def _surprising(model: FittedModel, X: Any, rows: np.ndarray, columns: int) -> s
         for s in found
         if s.distance > 3
     ]
-    among = f" (among {len(rows):,} rows taken at random)" if len(rows) < len(X) else ""
+    among = f" (among {len(rows):,} rows taken at random)" if len(rows) < len(data) else ""
     words = f"<p>Observed cells that the rest of their row does not predict{among}, likely errors first.</p>"
     if not lines:
         return _section("Outliers", "<p>No observed cell is far from its prediction by the rest of its row.</p>")
@@ -366,8 +365,8 @@ def _learning(model: FittedModel) -> str:
             panel.tick_params(labelsize=7)
 
     says = "Terms of the objective over the steps of each stage; flat at the end means converged."
-    told = "".join(f"<li>{_text(history)}</li>" for history in model.histories)
-    return _section("Training", _figure(draw, (9, 2 * down + 0.2), says), f"<ul>{told}</ul>")
+    items = "".join(f"<li>{_text(history)}</li>" for history in model.histories)
+    return _section("Training", _figure(draw, (9, 2 * down + 0.2), says), f"<ul>{items}</ul>")
 
 
 def _as_image(table: np.ndarray) -> tuple[int, int] | None:
@@ -385,7 +384,7 @@ def _gallery(table: np.ndarray, values: np.ndarray, count: int = 6) -> str:
     )
 
 
-def _settings(model: FittedModel, X: Any) -> str:
+def _settings(model: FittedModel) -> str:
     parameters = {
         field.name: getattr(model.parameters, field.name)
         for field in fields(Parameters)

@@ -139,8 +139,8 @@ class Draws:
             i = names.index(name)
             if columns and (columns[i].discrete or columns[i].kind == "passthrough"):
                 raise InvalidData(f"Column {name!r} holds no numbers that could be shifted. Choose one that does.")
-            spread = values[0, seen[:, i], i].std() if seen[:, i].any() else values[..., i].std()
-            values[:, ~seen[:, i], i] += shift * spread
+            sd = values[0, seen[:, i], i].std() if seen[:, i].any() else values[..., i].std()
+            values[:, ~seen[:, i], i] += shift * sd
             if columns and columns[i].kind == "integer":
                 columns[i] = replace(columns[i], kind="continuous")
         return Draws(values, replace(self._container, columns=tuple(columns) or None), self.observed)

@@ -22,8 +22,10 @@ from unfade.inference.sampling import draw_blocks
 from unfade.methods.parameters import Parameters
 from unfade.methods.plan import Plan, resolve
 from unfade.methods.recipes import Task
-from unfade.methods.registry import FitResult, fit_ensembles
+from unfade.methods.registry import FitResult
+from unfade.methods.stacking import fit_ensembles
 from unfade.models.architectures import ConvArchitecture, is_image
+from unfade.models.kinds import all_of
 from unfade.models.latent_variable import Ensemble
 from unfade.training.checkpoints import Checkpoint
 from unfade.training.early_stopping import Split, widths
@@ -37,7 +39,7 @@ def read_to_fit(parameters: Parameters, X: object) -> Dataset:
     data = read(X, None, parameters.kinds, parameters.missing, parameters.detection_limits)
     if not data.obs.observed.any():
         raise InvalidData("Nothing is observed in the whole table: every entry is missing. Give at least one number.")
-    return Dataset(without_extremes(data.obs, data.columns), data.container)
+    return data.of(without_extremes(data.obs, data.columns))
 
 
 def plan_for(parameters: Parameters, data: Dataset) -> Plan:
@@ -55,7 +57,7 @@ def fit(
     """Fit a model; what the arguments mean is said at `Recoverer.fit`."""
     started = time.monotonic()
     plan = plan_for(parameters, data)
-    task = plan.task(data.obs)
+    task = plan.task(data)
     searched = task.corruption.searched.clone() if task.corruption.learned else torch.zeros(1, dtype=torch.bool)
     if parameters.max_seconds:
         rest = parameters.max_seconds - (0.0 if then_draw is None else _seconds_to_draw(parameters, plan, task, then_draw))
@@ -76,7 +78,7 @@ def fit(
 def training_seconds(plan: Plan, data: Dataset) -> float:
     """Estimate how long training takes at most on this machine, by 20 steps of it."""
     trial = replace(plan.training, steps=20, check_every=10, max_seconds=None)
-    task = replace(plan.task(data.obs), training=trial, fixed_steps=True, linear=False)
+    task = replace(plan.task(data), training=trial, fixed_steps=True, stacked=False)
     images = isinstance(plan.architecture, ConvArchitecture)
     with one_thread(None if images else trial.batch_size * plan.n_members * plan.encoder.features):
         (result,) = fit_ensembles(plan.method, [task], plan.settings, plan.n_members)
@@ -193,7 +195,7 @@ def _warn_how_it_ended(result: FitResult[Ensemble | None]) -> None:
             f"Networks predict held-out cells worse than {result.replaced_by}, which is given in their place: expect wide "
             f"intervals. They took {taken} steps{'; give max_seconds more' if late else ''}."
         )
-    elif late and taken < FEW_STEPS:
+    elif late and taken < FEW_STEPS and all_of(result.posterior, "networks"):
         said = f"Time was up after {taken} steps: after fewer than {FEW_STEPS} draws mean little. Give max_seconds more."
     if said:
         warnings.warn(said, DataNotice, stacklevel=4)

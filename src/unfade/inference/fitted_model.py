@@ -266,7 +266,7 @@ class FittedModel:
         height, exact, container = max(1, observations.AT_ONCE // data.obs.event_shape.numel()), self.exact, data.container
         for start in range(0, len(data), height):
             part, target = data.obs[start : start + height], out[:, start : start + height]
-            entered = self.encoder.enter(part)
+            entered = data.some_features(self.encoder, slice(start, start + height))
             target[:] = container.reorder(self.encoder.leave(entered.values, part, exact).numpy())
             todo = _to_model(entered, part, exact)
             keys = rows[start : start + height][todo]

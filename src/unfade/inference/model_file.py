@@ -24,8 +24,10 @@ from unfade.methods.parameters import Parameters
 from unfade.methods.recipes import build_posterior
 from unfade.models.architectures import AnyArchitecture, Architecture, ConvArchitecture, image_of
 from unfade.models.baselines import NearestPixels
+from unfade.models.kinds import kind_of
 from unfade.models.latent_variable import Ensemble, PosteriorLVM
-from unfade.models.linear import blank_factors, is_linear, linear_posterior
+from unfade.models.linear import blank_factors, linear_posterior
+from unfade.models.trees import ChainedTrees, blank_trees
 from unfade.renamed import format_2
 from unfade.training.loop import History, TrainingConfig
 
@@ -46,52 +48,63 @@ def load_model(path: str | os.PathLike[str]) -> FittedModel:
 
 def to_state(model: FittedModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Convert a fitted model to tensors and JSON."""
-    space, posterior = model.encoder, model.posterior
     for column in model.columns or ():
         if odd := [value for value in column.categories if not isinstance(value, (str, int, float, date))]:
             raise InvalidData(
                 f"A model file holds categories that are text, numbers or dates, column {column.name!r} has {odd[0]!r}. "
                 f"Fit on frame[{column.name!r}].astype(str) to save the model."
             )
-    tensors = {"centre": space.scaling.centre, "scale": space.scaling.scale, "logged": space.scaling.logged}
-    tensors |= {"modelled": space.modelled, "fill": space.fill, "unit": space.unit, "bounds": space.bounds}
-    tensors["reach"] = space.reach
-    tensors |= {f"steps.{entry}": values for entry, values in space.steps.items()}
+    return _tensors_of(model), _facts_of(model)
+
+
+def _tensors_of(model: FittedModel) -> dict[str, Tensor]:
+    encoder = model.encoder
+    tensors = {"centre": encoder.scaling.centre, "scale": encoder.scaling.scale, "logged": encoder.scaling.logged}
+    tensors |= {name: getattr(encoder, name) for name in ("modelled", "fill", "unit", "bounds", "reach")}
+    tensors |= {f"steps.{entry}": values for entry, values in encoder.steps.items()}
     tensors |= {f"donors.{number}": gap.donors for number, gap in enumerate(model.support_gaps)}
     if model.calibration is not None:
         tensors["widths"] = model.calibration
-    if posterior is not None:
-        tensors |= {f"posterior.{name}": value.cpu() for name, value in posterior.state_dict().items()}
-    meta = {
-        "parameters": _to_json(
-            {field.name: getattr(model.parameters, field.name) for field in fields(Parameters)}
-            | {"random_state": model.seed, "device": "auto"}
-        ),
+    if model.posterior is not None:
+        tensors |= {f"posterior.{name}": value.cpu() for name, value in model.posterior.state_dict().items()}
+    return tensors
+
+
+def _facts_of(model: FittedModel) -> dict[str, Any]:
+    """Convert the fields that are no tensors to JSON."""
+    encoder = model.encoder
+    parameters = {field.name: getattr(model.parameters, field.name) for field in fields(Parameters)}
+    gap_fields = ("column", "other", "sign", "edge", "cells")
+    return {
+        "parameters": _to_json(parameters | {"random_state": model.seed, "device": "auto"}),
         "seed": model.seed,
-        "event_shape": space.event_shape,
-        "spread": space.spread,
+        "event_shape": encoder.event_shape,
+        "spread": encoder.spread,
         "feature_names": list(model.feature_names) or None,
         "columns": model.columns and [_column_to_json(column) for column in model.columns],
-        "levels": list(space.levels.items()),
-        "limited": space.limited,
-        "support_gaps": [
-            {name: getattr(gap, name) for name in ("column", "other", "sign", "edge", "cells")}
-            for gap in model.support_gaps
-        ],
+        "levels": list(encoder.levels.items()),
+        "limited": encoder.limited,
+        "support_gaps": [{name: getattr(gap, name) for name in gap_fields} for gap in model.support_gaps],
         "noise": _to_json(model.noise),
         "architecture": asdict(model.architecture),
         "histories": [asdict(history) for history in model.histories],
-        "posterior": posterior and {
-            "members": len(posterior.each),
-            "conditioned": posterior.each[0].conditioned,
-            "infer_noise": posterior.each[0].unknowns is not None,
-            "model": posterior.each[0].model is not None,
-            "own_prior": posterior.each[0].own_prior,
-            "linear": is_linear(posterior),
-            "nearest": getattr(posterior.each[0], "image", None),
-        },
+        "posterior": model.posterior and _facts_of_posterior(model.posterior),
     }  # fmt: skip
-    return tensors, meta
+
+
+def _facts_of_posterior(posterior: Ensemble) -> dict[str, Any]:
+    """Convert what the networks, if there are any, and the ensemble were built from to JSON."""
+    lead = next((member for member in posterior.each if kind_of(member) == "networks"), posterior.each[0])
+    return {
+        "members": len(posterior.each),
+        "conditioned": lead.conditioned,
+        "infer_noise": lead.unknowns is not None,
+        "model": lead.model is not None,
+        "own_prior": lead.own_prior,
+        "kinds": [kind_of(member) for member in posterior.each],
+        "turns": posterior.turns and list(posterior.turns),
+        "nearest": getattr(posterior.each[0], "image", None),
+    }
 
 
 def from_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FittedModel:
@@ -143,48 +156,74 @@ def _posterior(
     conditioned: bool,
     infer_noise: bool,
     model: bool,
-    linear: bool,
+    linear: bool = False,
     own_prior: bool = False,
     nearest: tuple[int, int, int] | None = None,
+    kinds: list[str] | None = None,
+    turns: list[int] | None = None,
 ) -> Ensemble:
     """Build the posterior and load its tensors."""
-    if nearest is None:
-        _check_sizes(architecture, space.features, state, members, linear)
+    kinds = kinds or ["nearest pixel" if nearest else "linear model" if linear else "networks"] * members
+    _check_sizes(architecture, space.features, state, kinds, members)
     noise_of = "members.0.corruption." if space.plain else "members.0.corruption.noise."
     exact, level = state[noise_of + "exact"], torch.ones_like(state[noise_of + "log_std_tens"])
-    factors = state["members.0.decoder.loadings"].shape[1] if linear else None
     growing = "members.0.corruption.log_growth_tens" in state
 
-    def built() -> nn.Module:
+    def built(number: int) -> nn.Module:
         """Build one ensemble member."""
         noise = GrowingNoise(level, 1.0, torch.zeros(1)) if growing else GaussianNoise(level, exact=exact)
         corruption: Corruption = noise
         if not space.plain:
             corruption = MixedLikelihood(noise, space.features, space.model_steps(), space.groups)
-        if nearest is not None:
-            return NearestPixels(image_of(space.event_shape), space.numbers, corruption)
-        if linear:
-            return linear_posterior(blank_factors(space.features, factors), corruption)
-        return build_posterior(architecture, space.features, corruption, conditioned, infer_noise, own_prior)
+        if kinds[number] == "networks":
+            return build_posterior(architecture, space.features, corruption, conditioned, infer_noise, own_prior)
+        return _without_networks(kinds[number], space, corruption, _of_member(state, number))
 
-    ensemble = Ensemble([built() for _ in range(members)])
-    for member in ensemble.each:
-        if model:
-            member.model = cast(PosteriorLVM, built())
+    ensemble = Ensemble([built(number) for number in range(members)], turns)
+    for number, member in enumerate(ensemble.each):
+        if model and kinds[number] == "networks":
+            member.model = cast(PosteriorLVM, built(number))
     ensemble.load_state_dict(state)
+    _check_ensemble(ensemble)
     return ensemble.requires_grad_(False).eval()
 
 
+def _without_networks(kind: str, space: FeatureEncoder, corruption: Corruption, state: dict[str, Tensor]) -> nn.Module:
+    """Build an ensemble member that holds no network."""
+    if kind == "nearest pixel":
+        return NearestPixels(image_of(space.event_shape), space.numbers, corruption)
+    if kind == "trees":
+        return blank_trees(corruption, space.features, state)
+    return linear_posterior(blank_factors(space.features, state["decoder.loadings"].shape[1]), corruption)
+
+
+def _check_ensemble(ensemble: Ensemble) -> None:
+    """Refuse, by a ValueError, turns of models that do not exist, and trees that lead nowhere."""
+    if max(ensemble.turns or (0,)) >= len(ensemble.members):
+        raise ValueError(f"expected turns of {len(ensemble.members)} models, found {ensemble.turns}")
+    for trees in ensemble.members:
+        if isinstance(trees, ChainedTrees):
+            trees.check()
+
+
+def _of_member(state: dict[str, Tensor], number: int) -> dict[str, Tensor]:
+    prefix = f"members.{number}."
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+
+
 def _check_sizes(
-    architecture: AnyArchitecture, features: int, state: dict[str, Tensor], members: int, linear: bool
+    architecture: AnyArchitecture, features: int, state: dict[str, Tensor], kinds: list[str], members: int
 ) -> None:
     """Refuse sizes that differ from those of the tensors, before memory is allocated for them."""
-    there = sum(value.numel() for value in state.values())
+    if not members == len(kinds) == len({name.split(".")[1] for name in state}):
+        raise ValueError(f"{members} models are announced, of {len(kinds)} kinds")
     with torch.device("meta"):
-        parts = [] if linear else [architecture.encoder(2 * features), architecture.decoder(features)]
-    said = sum(p.numel() for part in parts for p in part.parameters()) if parts else features
-    if members != len({name.split(".")[1] for name in state}) or members * said > there:
-        raise ValueError(f"expected {members} models of {said} parameters, found {there} parameters")
+        parts = [architecture.encoder(2 * features), architecture.decoder(features)] if "networks" in kinds else []
+    networks = sum(p.numel() for part in parts for p in part.parameters())
+    for number, kind in enumerate(kinds):
+        there = sum(value.numel() for value in _of_member(state, number).values())
+        if there < (networks if kind == "networks" else features):
+            raise ValueError(f"a model of {networks or features} parameters is announced, {there} parameters were found")
 
 
 def _column_to_json(column: Column) -> dict[str, Any]:

@@ -209,8 +209,11 @@ _HISTORY = record(
     note=text(),
 )
 _POSTERIOR = record(
-    {"members": whole(1, 16), "conditioned": flag, "infer_noise": flag, "model": flag, "linear": flag},
+    {"members": whole(1, 16), "conditioned": flag, "infer_noise": flag, "model": flag},
+    linear=flag,
     own_prior=flag,
+    kinds=many(one_of("networks", "linear model", "trees", "nearest pixel"), 1, 16),
+    turns=maybe(many(whole(0, 15), 16, 16)),
     nearest=maybe(many(whole(1, _SIZE), 3, 3)),
 )
 _GAP = record({"column": whole(), "other": whole(), "sign": whole(-1, 1), "edge": number(),

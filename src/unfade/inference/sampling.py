@@ -37,7 +37,7 @@ def draw_blocks(
         """Draw a block, and scale its draws about their mean."""
         stream = max(8, len(model.each))  # the first ones are those of pools
         chunks = [
-            model.draw(block, min(draws - first, _DRAWS), KeyedNormals(seed, keys, first, stream), source, _DRAWS)
+            model.draw(block, min(draws - first, _DRAWS), KeyedNormals(seed, keys, first, stream), source, _DRAWS, first)
             for first in range(0, draws, _DRAWS)
         ]
         x = torch.cat(chunks)

@@ -30,14 +30,7 @@ class CsvText:
 
     def __init__(self, path: Path, table: Any):
         self.table = table
-        data = path.read_bytes()
-        records = list(_records(gzip.decompress(data) if path.name.lower().endswith(".gz") else data, path))
-        full = [i for i, record in enumerate(records) if record.strip(b"\r\n")]  # blank lines are no rows
-        if len(full) != len(table) + 1:
-            raise InvalidFile(
-                f"{path} has {len(full) - 1} lines of cells, but is read as {len(table)} rows. "
-                "Expected one line a row; convert it to .parquet to use it as it is."
-            )
+        records, full = _rows(unpacked(path), path, len(table))
         self.head, self.rows = records[: full[0] + 1], full[1:]
         self.records = records
         shown = [_split(records[row]) for row in self.rows[:_SHOWN]]
@@ -81,6 +74,36 @@ class CsvText:
                 parts[column] = _cell(text, quoted[column] or parts[column].startswith(b'"'))
             records[row] = b",".join(parts) + record[len(record.rstrip(b"\r\n")) :]
         return records
+
+
+def unpacked(path: Path) -> bytes:
+    """The bytes of a CSV file, also of a packed one."""
+    data = path.read_bytes()
+    return gzip.decompress(data) if path.name.lower().endswith(".gz") else data
+
+
+def rows_of(data: bytes, path: Path, rows: int) -> list[list[bytes]]:
+    """The cells of each row of a CSV file as they are written; rows: how many there are."""
+    records, full = _rows(data, path, rows)
+    return [_split(records[place]) for place in full[1:]]
+
+
+def unquoted(cell: bytes) -> str:
+    """What a cell holds."""
+    text = cell.decode()
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text
+
+
+def _rows(data: bytes, path: Path, rows: int) -> tuple[list[bytes], list[int]]:
+    """The records of a CSV file, and which of them are the header and a row: blank lines are none."""
+    records = list(_records(data, path))
+    full = [i for i, record in enumerate(records) if record.strip(b"\r\n")]
+    if len(full) != rows + 1:
+        raise InvalidFile(
+            f"{path} has {len(full) - 1} lines of cells, but is read as {rows} rows. "
+            "Expected one line a row; convert it to .parquet to use it as it is."
+        )
+    return records, full
 
 
 def _write(records: Iterable[bytes], path: Path) -> None:

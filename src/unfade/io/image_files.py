@@ -143,14 +143,14 @@ class Unmeasured:
         -------
         Unmeasured
         """
-        channels, whole = frame.shape[2] if frame.ndim == 3 else 0, np.issubdtype(frame.dtype, np.integer)
+        channels, integers = frame.shape[2] if frame.ndim == 3 else 0, np.issubdtype(frame.dtype, np.integer)
         if stated is None:
-            return cls(None if alpha else 0.0 if whole else np.nan, channels, alpha)
+            return cls(None if alpha else 0.0 if integers else np.nan, channels, alpha)
         try:
             value = None if str(stated).strip().lower() == "none" else float(stated)
         except ValueError:
             raise InvalidData(f"The value of missing pixels must be a number, nan or none, got {stated!r}.") from None
-        if whole and value is not None and np.isnan(value):
+        if integers and value is not None and np.isnan(value):
             raise InvalidData("Integers cannot be NaN: give the number that missing pixels have, or none.")
         return cls(value, channels, alpha)
 

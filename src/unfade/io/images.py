@@ -255,10 +255,10 @@ class _Array(Sink):
             return
         self.array.flush()
         if self.draft.suffix == ".npz":
-            whole = self.draft.with_suffix(".whole")
-            with whole.open("wb") as file:
+            packed = self.draft.with_suffix(".packed")
+            with packed.open("wb") as file:
                 np.savez_compressed(file, data=self.array)
-            whole.replace(self.draft)
+            packed.replace(self.draft)
 
 
 def open_frames(path: str | os.PathLike[str], missing: float | str | None = None) -> Frames:

@@ -71,17 +71,19 @@ class Source:
     schema: pa.Schema
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> "Source":
+    def open(cls, path: "str | os.PathLike[str] | Source") -> "Source":
         """Open a file or folder; types of CSV columns are those of the whole file, which takes a pass over it.
 
         Parameters
         ----------
-        path : path
+        path : path or Source
 
         Returns
         -------
         Source
         """
+        if isinstance(path, Source):
+            return path
         path = Path(path)
         check_name(path)
         if path.is_dir():

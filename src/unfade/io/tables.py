@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import numpy as np
 
 from unfade.data.containers import check_names
 from unfade.errors import InvalidFile
+from unfade.io.csv_text import rows_of, unpacked, unquoted
 from unfade.storage import check_name, check_writable, whole_or_nothing
 
 NULLS = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A"]  # cells of a CSV file
 ARRAYS = (".npy", ".npz")
+_CODE = re.compile(r"\s*[-+]?(0\d|\d{19})")  # codes begin so: 01234, or more digits than a number keeps
+_CODES = re.compile(rb'[,"\r\n]' + _CODE.pattern.encode())  # whether any cell of a file does
 
 
 def read_table(path: str | os.PathLike[str]) -> Any:
@@ -93,17 +97,22 @@ def _format(path: Path) -> tuple[Callable[[Path], Any], Callable[[Any, Path], No
 
 
 def _read_csv(path: Path) -> Any:
+    """Parse a CSV file once; the cells of codes that look like numbers are taken from its text."""
+    import pyarrow as pa
     from pyarrow import csv
 
-    def read(**options: Any) -> Any:
-        return csv.read_csv(path, parse_options=csv_lines(), convert_options=csv_options(**options))
-
-    table = read()
+    text = unpacked(path)
+    table = csv.read_csv(pa.BufferReader(text), parse_options=csv_lines(), convert_options=csv_options())
     check_text(path, table.schema)
-    if names := numbers_in(table.schema):
-        text = read(column_types=dict.fromkeys(names, "string"), include_columns=names)
-        for name in codes_in(text):
-            table = table.set_column(table.column_names.index(name), name, text[name])
+    names = numbers_in(table.schema)
+    if not names or not _CODES.search(text):
+        return table
+    rows = rows_of(text, path, len(table))
+    for place in map(table.column_names.index, names):
+        cells = [unquoted(row[place]) for row in rows]
+        if any(_CODE.match(cell) for cell in cells):
+            column = pa.array([None if cell in NULLS else cell for cell in cells], pa.string())
+            table = table.set_column(place, table.column_names[place], column)
     return table
 
 
@@ -141,11 +150,10 @@ def codes_in(text: Any) -> list[str]:
     """Columns of text that are codes, though they look like numbers: 01234, or more digits than a number keeps."""
     from pyarrow import compute
 
-    pattern = r"^\s*[-+]?(0\d|\d{19})"
     return [
         name
         for name, column in zip(text.schema.names, text.columns, strict=True)
-        if compute.any(compute.match_substring_regex(column, pattern)).as_py()
+        if compute.any(compute.match_substring_regex(column, "^" + _CODE.pattern)).as_py()
     ]
 
 

@@ -58,10 +58,10 @@ class Parameters:
         self.candidates_to_use(PAPER, predictive=False)
         self.torch_device()
 
-    def members_to_train(self, features: int) -> int:
-        """How many ensemble members to train for data of so many features."""
+    def members_to_train(self, features: int, stacked: bool = False) -> int:
+        """How many ensemble members to train for data of so many features; stacked: beside models of other kinds."""
         if self.n_members == "auto":
-            return members_for(self.method, features)
+            return members_for(self.method, features, stacked)
         if (
             not isinstance(self.n_members, (int, np.integer)) or not 1 <= self.n_members <= 16
         ):  # draws are made 16 at a time

@@ -17,7 +17,7 @@ from unfade.data.options import model_space, named_noise, warn_few_images, warn_
 from unfade.data.support_gaps import SupportGap, find_gaps, warn_gaps
 from unfade.errors import InvalidData
 from unfade.methods.parameters import Parameters
-from unfade.methods.recipes import Task, predicts
+from unfade.methods.recipes import NARROW, Task, predicts
 from unfade.methods.registry import METHODS, training_for
 from unfade.models.architectures import (
     AnyArchitecture,
@@ -38,7 +38,7 @@ class Plan:
 
     encoder: how entries become features; noise: of the observed cells, without names; settings: of the method; training:
     batch size, rate and the most steps; n_members: ensemble members side by side; n_candidates: proposals a draw is
-    resampled from; image: height, width and channels, or None; linear: whether a linear model competes with the networks;
+    resampled from; image: height, width and channels, or None; stacked: whether a linear model and trees are fitted too;
     support_gaps: missing cells outside the support of the observed ones; samples, missing: of the data.
     """
 
@@ -52,7 +52,7 @@ class Plan:
     n_candidates: int
     predictive: bool
     fixed_steps: bool
-    linear: bool
+    stacked: bool
     image: tuple[int, int, int] | None
     support_gaps: tuple[SupportGap, ...]
     temporal: tuple[bool, ...]
@@ -66,17 +66,17 @@ class Plan:
         sure = torch.tensor(self.temporal) if self.temporal else None
         return recording(1.0 if _is(self.noise, "infer") else self.noise, self.encoder, sure)
 
-    def task(self, obs: Observations) -> Task:
+    def task(self, data: Dataset) -> Task:
         """The fit as recipes take it."""
         return Task(
-            self.encoder.enter(obs).to(self.device),
+            data.features(self.encoder).to(self.device),
             self.corruption(),
             self.architecture,
             self.training,
             self.seed,
             n_candidates=self.n_candidates,
             fixed_steps=self.fixed_steps,
-            linear=self.linear,
+            stacked=self.stacked,
             ends=self.encoder.ends,
             image=self.image,
             places=self.encoder.numbers.to(self.device),
@@ -93,8 +93,8 @@ class Plan:
             f"training: {self._steps()} steps of {min(self.training.batch_size, self.samples)} samples",
             f"draws: {f'resampled from {self.n_candidates} proposals' if self.n_candidates else 'plain'}",
         ]
-        if self.linear and self.n_members > 1:
-            lines.append("a linear model takes the place of the networks if it predicts held-out cells as well")
+        if self.stacked:
+            lines.append("models: linear, trees, then networks while they help; draws by shares that held-out cells decide")
         if self.support_gaps:
             lines.append(f"{len(self.support_gaps)} columns with missing cells outside the support of the observed ones")
         return "\n".join(lines)
@@ -120,10 +120,7 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     method, obs, columns, settings = parameters.method, data.obs, data.columns, _settings(parameters)
     conv, growing = _convolutional(parameters, obs), _is(parameters.noise, "learn-by-value")
     scaling = _scaling(parameters.scaling, conv is not None, growing)
-    names, kinds = data.container.names or range(obs.event_shape[0]), [column.kind for column in columns]
-    noise = named_noise(parameters.noise, names, "joint" in str(scaling), kinds)
-    if growing and scaling != "joint-variance":
-        raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
+    noise = _noise(parameters, data, scaling)
     mixed = METHODS[method].mixed and settings.get("posterior") != "bound"
     encoder = model_space(obs, columns, scaling, noise, parameters.bounds, mixed, conv is not None)
     images = conv is not None or is_image(obs.event_shape)
@@ -132,9 +129,10 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     architecture = conv or _fully_connected(parameters, len(obs), encoder)
     by_prediction = predicts(settings.get("posterior", "auto"), len(encoder.numbers))
     predictive = method == "tae" and not architecture.decoder_sees and by_prediction
-    members = parameters.members_to_train(encoder.features)
+    stacked = _stacked(parameters, encoder, growing)
+    members = parameters.members_to_train(encoder.features, stacked)
     training = parameters.training or training_for(
-        method, members, len(obs), encoder.features if conv is not None else None, predictive
+        method, members, len(obs), encoder.features if conv is not None else None, predictive, stacked
     )
     return Plan(
         method=method,
@@ -147,7 +145,7 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
         n_candidates=parameters.candidates_to_use(architecture, predictive),
         predictive=predictive,
         fixed_steps=parameters.max_steps is not None,
-        linear=method == "tae" and not (parameters.settings or parameters.architecture or encoder.limited or growing),
+        stacked=stacked,
         image=image_of(obs.event_shape) if images else None,
         support_gaps=tuple(gaps),
         temporal=tuple(column.kind in TEMPORAL for column in columns),
@@ -156,6 +154,20 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
         samples=len(obs),
         missing=1 - float(obs.observed.double().mean()),
     )
+
+
+def _noise(parameters: Parameters, data: Dataset, scaling: str | None) -> Any:
+    """Give the noise without names."""
+    if _is(parameters.noise, "learn-by-value") and scaling != "joint-variance":
+        raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
+    names = data.container.names or range(data.obs.event_shape[0])
+    return named_noise(parameters.noise, names, "joint" in str(scaling), [column.kind for column in data.columns])
+
+
+def _stacked(parameters: Parameters, encoder: FeatureEncoder, growing: bool) -> bool:
+    """Whether cheaper models stand beside the networks: for narrow tables, where the user leaves the models open."""
+    left_open = parameters.method == "tae" and not (parameters.settings or parameters.architecture or parameters.max_steps)
+    return left_open and encoder.features <= NARROW and not (encoder.limited or growing)
 
 
 def _is(noise: Any, word: str) -> bool:

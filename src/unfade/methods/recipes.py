@@ -16,7 +16,7 @@ from unfade.models.architectures import AnyArchitecture, ConvArchitecture
 from unfade.models.conditional_densities import Gaussian
 from unfade.models.latent_variable import PosteriorLVM, PriorLVM
 from unfade.training.checkpoints import Checkpoint
-from unfade.training.early_stopping import HoldOut, hold_out, hold_out_as
+from unfade.training.early_stopping import HoldOut, Rival, Split, hold_out, hold_out_as
 from unfade.training.loop import OnStep, TrainingConfig, scoped_seed
 from unfade.training.objectives import (
     MIWAE,
@@ -79,7 +79,9 @@ class Task:
     fixed_steps: bool = False
     deadline: float | None = None
     on_step: OnStep | None = None
-    linear: bool = False
+    stacked: bool = False
+    split: Split | None = None
+    rival: Rival | None = None
     checkpoint: Checkpoint | None = None
     ends: Tensor | None = None
     image: tuple[int, int, int] | None = None
@@ -230,8 +232,8 @@ def tae(
 ) -> Recipe:
     """Noise; then, of wide data, a posterior by what it predicts; of others a prior, then a posterior of its own.
 
-    posterior: one of POSTERIORS; weights: of the prior's bound; energy_weight, fidelity: of `Predictive`;
-    posterior_weights, posterior_share: of the last stage, its weights and how many steps it has.
+    posterior: one of POSTERIORS; weights: of the prior's bound, half as many in a stack; energy_weight, fidelity: of
+    `Predictive`; posterior_weights, posterior_share: of the last stage, its weights and how many steps it has.
     """
     if posterior not in POSTERIORS:
         raise InvalidData(f"posterior must be one of {', '.join(POSTERIORS)}, got {posterior!r}.")
@@ -240,7 +242,8 @@ def tae(
         hide = hide_share if task.image is None else hide_either(hide_share, hide_boxes(task.image, task.places))
         objective = Predictive(hide, energy_weight if plain else 0.0, fidelity)
         return (yield from _alone(task, objective, noise_steps=300, own_prior=True))
-    model = yield from _alone(task, MIWAE(weights), time_share=0.8)
+    few = weights // 2 if task.stacked else weights
+    model = yield from _alone(task, MIWAE(few), time_share=0.8)
     last = _bound_stage if posterior == "bound" else _forward_stage
     return (yield from last(task, model, posterior_weights, posterior_share))
 
@@ -267,6 +270,8 @@ def seeing_tae(task: Task) -> Recipe:
 
 def _hold(task: Task) -> HoldOut:
     """What is held out is like what is missing: of images, holes."""
+    if task.split is not None:
+        return lambda *_: task.split
     return hold_out if task.image is None else hold_out_as(hide_holes(task.image, task.places))
 
 

@@ -1,39 +1,34 @@
-"""The methods by name: a recipe each, what it uses where the user says nothing, and how recipes are run."""
+"""The methods by name: a recipe each, its defaults, and how recipes are run."""
 
-import copy
 import inspect
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from unfade.data.observations import Observations, by_columns, variance
+from unfade.data.observations import by_columns, variance
 from unfade.data.options import TOLD
 from unfade.errors import InvalidData
 from unfade.methods import recipes
 from unfade.methods.recipes import NARROW, Recipe, Stage, Task
 from unfade.models.architectures import PAPER, AnyArchitecture, Architecture, ConvArchitecture
-from unfade.models.baselines import NearestPixels, marginals
-from unfade.models.latent_variable import Ensemble, PosteriorLVM
-from unfade.models.linear import linear_posterior, resampled_factors
+from unfade.models.latent_variable import PosteriorLVM
 from unfade.training.early_stopping import Split, train_watched
-from unfade.training.loop import Ended, History, Run, TrainingConfig, train_many
+from unfade.training.loop import History, Run, TrainingConfig, train_many
 
 P = TypeVar("P", covariant=True)
 DEFAULT_TRAINING = TrainingConfig()
 IMAGE_TRAINING = TrainingConfig(batch_size=8, learning_rate=1e-3)
 IMAGE_PIXELS = 640_000  # of a batch: two of 640 x 480, which is some gigabytes of maps
-LINEAR_MEMBERS, LINEAR_TOLERANCE, LINEAR_CELLS = 16, 1.01, 200_000  # of the linear model that small tables are also given
-SIMPLE_TOLERANCE = 1.02  # of CRPS: networks that are further behind a simple method on held-out cells are not given
 PAPER_TRAINING = TrainingConfig(steps=500_000, batch_size=20, learning_rate=2e-4, decay=0.0)
 
 
-def members_for(method: str, features: int) -> int:
-    """How many posteriors stand side by side: several for small tables, where one alone is too sure of itself."""
-    return METHODS[method].members if features <= NARROW else 1
+def members_for(method: str, features: int, stacked: bool) -> int:
+    """Decide how many networks to train: several for small tables, where one alone has too narrow intervals."""
+    return METHODS[method].members if features <= NARROW and not stacked else 1
 
 
 def candidates_for(method: str, architecture: AnyArchitecture, predictive: bool) -> int:
@@ -47,18 +42,19 @@ def candidates_for(method: str, architecture: AnyArchitecture, predictive: bool)
 
 
 def training_for(
-    method: str, members: int, samples: int, pixels: int | None = None, predictive: bool = False
+    method: str, members: int, samples: int, pixels: int | None = None, predictive: bool = False, stacked: bool = False
 ) -> TrainingConfig:
-    """How to train: half a batch for members that stand side by side, and for small tables; of images as many as fit.
+    """Decide how to train: half a batch for ensemble members and small tables; of images as many as fit.
 
-    predictive: for what is trained by what it predicts, whose steps cost less than others' and gain for longer.
+    predictive: for masked prediction, whose steps cost less than others' and gain for longer. stacked: beside other models,
+    by one network with few weights, which has time for whole batches.
     """
     training = METHODS[method].training
     if pixels is not None and training is DEFAULT_TRAINING:
         return replace(IMAGE_TRAINING, batch_size=max(1, min(IMAGE_TRAINING.batch_size, IMAGE_PIXELS // pixels)))
     if predictive and training is DEFAULT_TRAINING:
         return replace(training, steps=2 * training.steps)
-    half = training is DEFAULT_TRAINING and (members > 1 or samples < 5000)
+    half = training is DEFAULT_TRAINING and (members > 1 or (samples < 5000 and not stacked))
     return replace(training, batch_size=training.batch_size // 2) if half else training
 
 
@@ -95,7 +91,7 @@ class FitResult(Generic[P]):
 
     posterior: of one model, or an ensemble; histories: of each stage of the first member. split, predicted: cells that were
     held out to find how long to train, and draws of their clean values; None where none were. replaced_by: the simple
-    method that is given in place of what was trained, if one is.
+    method that is given in place of what was trained, if one is. steps: how long the first member was trained on all data.
     """
 
     posterior: P
@@ -103,6 +99,7 @@ class FitResult(Generic[P]):
     split: Split | None = None
     predicted: Tensor | None = None
     replaced_by: str = ""
+    steps: int = 0
 
     @property
     def interrupted(self) -> bool:
@@ -113,87 +110,6 @@ class FitResult(Generic[P]):
 def fit_method(name: str, task: Task, settings: dict[str, Any]) -> FitResult[PosteriorLVM]:
     """Fit a method by its name with its own settings."""
     return fit_many(name, [task], [settings])[0]
-
-
-def fit_ensembles(name: str, tasks: Sequence[Task], settings: dict[str, Any], members: int) -> list[FitResult[Ensemble]]:
-    """Fit for each task as many posteriors as one, all side by side; they differ in their seeds.
-
-    Where a task allows it and a linear model predicts held-out cells as well, it takes the place of the networks; so does
-    a simple method where they predict held-out cells worse.
-    """
-    alike = [
-        replace(task, corruption=copy.deepcopy(task.corruption), seed=task.seed + 100 * member) if member else task
-        for task in tasks
-        for member in range(members)
-    ]
-    learned = [task.corruption.learned for task in tasks]
-    fits = fit_many(name, alike, [settings] * len(alike))
-    found = []
-    for number, (task, noise_learned) in enumerate(zip(tasks, learned, strict=True)):
-        part = fits[number * members : (number + 1) * members]
-        first, posterior = part[0], Ensemble([fit.posterior for fit in part])
-        result = FitResult(posterior, first.histories, first.split, first.predicted)
-        if task.linear and members > 1:
-            result = _linear_instead(task, result)
-        found.append(_simple_instead(task, result, noise_learned))
-    return found
-
-
-def _linear_instead(task: Task, fit: FitResult[Ensemble]) -> FitResult[Ensemble]:
-    """Put linear models in the place of networks, if they predict held-out cells nearly as well."""
-    split, by_networks, started = fit.split, fit.predicted, time.monotonic()
-    corruption = fit.posterior.each[0].corruption
-    late = fit.interrupted or (task.deadline is not None and started > task.deadline)
-    if split is None or by_networks is None or late or corruption.categorical or task.obs.values.numel() > LINEAR_CELLS:
-        return fit
-    noise = corruption.std.detach()
-
-    def fitted(obs: Observations, count: int) -> list[PosteriorLVM]:
-        every = resampled_factors(obs, noise, count, task.seed)
-        return [linear_posterior(factors, copy.deepcopy(corruption)) for factors in every]
-
-    try:
-        predicted = split.predict(fitted(split.seen, 4), task.n_candidates)
-        linear_score, score = (split.crps(x.to(noise.device), corruption) for x in (predicted, by_networks))
-        taken = linear_score <= LINEAR_TOLERANCE * score
-        posteriors = fitted(task.obs, LINEAR_MEMBERS) if taken else []
-    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # columns that are not to be told apart
-        return fit
-    which = "the linear model, not networks" if taken else "networks, not the linear model"
-    said = f"{which}: CRPS of held-out cells {linear_score:.4f} by the linear model, {score:.4f} by networks"
-    fit = replace(fit, histories=(*fit.histories, _chosen(said, started)))
-    return replace(fit, posterior=Ensemble(posteriors), predicted=predicted.cpu()) if taken else fit
-
-
-def _simple_instead(task: Task, fit: FitResult[Ensemble], learned: bool) -> FitResult[Ensemble]:
-    """Put the nearest pixels of images, or else marginals, in the place of what predicts held-out cells worse than they."""
-    split, by_trained, started = fit.split, fit.predicted, time.monotonic()
-    if split is None or by_trained is None:
-        return fit
-    corruption = fit.posterior.each[0].corruption
-    untold = copy.deepcopy(corruption)
-    if learned:  # a level that was found by what does worse than a simple method says nothing
-        untold.forget_noise()
-    name = "independent columns" if task.image is None else "the nearest pixel"
-    simple: nn.Module
-    if task.image is None:
-        simple = marginals(split.seen, untold)
-    else:
-        places = torch.arange(task.features) if task.places is None else task.places
-        simple = NearestPixels(task.image, places, untold).to(split.given.values).learn(split.given, split.held)
-    predicted = split.predict([cast(PosteriorLVM, simple)])
-    simple_score = split.crps(predicted, untold)
-    score = split.crps(by_trained.to(predicted.device), corruption)
-    if score <= SIMPLE_TOLERANCE * simple_score:
-        return fit
-    said = f"{name}, not networks: CRPS of held-out cells {simple_score:.4f} by {name}, {score:.4f} by networks"
-    posterior = Ensemble([simple if task.image is not None else marginals(task.obs, untold)])
-    histories = (*fit.histories, _chosen(said, started))
-    return replace(fit, posterior=posterior, predicted=predicted.cpu(), replaced_by=name, histories=histories)
-
-
-def _chosen(said: str, started: float) -> History:
-    return History(seconds=time.monotonic() - started, ended=Ended.NOT_TRAINED, note=said)
 
 
 class _Fitting:
@@ -230,7 +146,7 @@ class _Fitting:
     def result(self) -> FitResult[PosteriorLVM]:
         """What was found."""
         assert self.posterior is not None
-        return FitResult(self.posterior, tuple(self.histories), self.split, self.predicted)
+        return FitResult(self.posterior, tuple(self.histories), self.split, self.predicted, steps=self.steps)
 
 
 def fit_many(name: str, tasks: Sequence[Task], settings: Sequence[dict[str, Any]]) -> list[FitResult[PosteriorLVM]]:
@@ -254,7 +170,7 @@ def _train(fits: Sequence[_Fitting], stages: Sequence[Stage]) -> None:
     first, now = fits[0].task, time.monotonic()
     runs = [fit.run_of(stage, now) for fit, stage in zip(fits, stages, strict=True)]
     if stages[0].watched and not first.fixed_steps:
-        watched = train_watched(runs, first.n_candidates, first.on_step, first.checkpoint, stages[0].hold)
+        watched = train_watched(runs, first.n_candidates, first.on_step, first.checkpoint, stages[0].hold, first.rival)
         histories = watched.histories
         for fit in fits:
             fit.steps = watched.steps

@@ -91,8 +91,8 @@ class NearestPixels(nn.Module):
         bins = torch.from_numpy(np.digitize(distance.reshape(len(obs), size)[:, place], _FAR)).to(near.device)
         return near, bins
 
-    def draw(self, obs: Observations, draws: int, normals: Normals, source: Filled) -> Tensor:
-        """Draws of x, (draws, samples, features)."""
+    def draw(self, obs: Observations, draws: int, normals: Normals, source: Filled, first: int = 0) -> Tensor:
+        """Draws of x, (draws, samples, features); first: number of the first, which nothing here depends on."""
         near, bins = source
         share = torch.special.ndtr(normals(draws, *near.shape)) * (_SHARES - 1)
         below = share.floor().long().clamp(0, _SHARES - 2)

@@ -114,8 +114,8 @@ class PosteriorLVM(nn.Module):
         """Where draws take their z from: q(z|y), or a pool of `n_candidates` candidates."""
         return self.pool(obs, n_candidates, normals) if n_candidates else self.latent(obs)
 
-    def draw(self, obs: Observations, draws: int, normals: Normals, source: Source) -> Tensor:
-        """Draws of x, (draws, samples, *event)."""
+    def draw(self, obs: Observations, draws: int, normals: Normals, source: Source, first: int = 0) -> Tensor:
+        """Draws of x, (draws, samples, *event); first: number of the first, which nothing here depends on."""
         if isinstance(source, Pool):
             z = source.pick(normals(draws, len(obs)))
         else:
@@ -136,15 +136,18 @@ class PosteriorLVM(nn.Module):
 
 
 class Ensemble(nn.Module):
-    """Posteriors of equal standing as one: draws are taken from each in turn, means are averaged.
+    """Posteriors as one, a linear pool: each gives its share of the draws, means are averaged by shares.
 
     Each has learned something else where the data leave room for it, so that their draws together say what
     one alone does not know.
+
+    turns: which member gives each of 16 draws, and of the next 16 in the same order; None: each in turn.
     """
 
-    def __init__(self, members: Sequence[nn.Module]):
+    def __init__(self, members: Sequence[nn.Module], turns: Sequence[int] | None = None):
         super().__init__()
         self.members = nn.ModuleList(members)
+        self.turns = None if turns is None else tuple(turns)
 
     @property
     def each(self) -> list[PosteriorLVM]:
@@ -169,26 +172,41 @@ class Ensemble(nn.Module):
 
     def drawn_with(self, n_candidates: int) -> "Ensemble":
         """What draws are made with."""
-        return Ensemble([member.drawn_with(n_candidates) for member in self.each])
+        return Ensemble([member.drawn_with(n_candidates) for member in self.each], self.turns)
 
     def source(self, obs: Observations, n_candidates: int, normals: Normals) -> list[Source]:
         """Where the draws of each member take their z from."""
         return [member.source(obs, n_candidates, normals) for member in self.each]
 
-    def draw(self, obs: Observations, draws: int, normals: Normals, source: list[Source], together: int) -> Tensor:
-        """The first `draws` of `together` draws of x, (draws, samples, *event); members that have none are not run."""
-        turns = [range(together)[turn :: len(source)] for turn in range(min(draws, len(source)))]
-        parts = [
-            member.draw(obs, len(turn), normals, own) for member, turn, own in zip(self.each, turns, source, strict=False)
-        ]
-        order = torch.tensor([k for turn in turns for k in turn], device=obs.values.device)
-        return torch.cat(parts)[order.argsort()[:draws]]
+    def draw(
+        self, obs: Observations, draws: int, normals: Normals, source: list[Source], together: int, first: int = 0
+    ) -> Tensor:
+        """The first `draws` of `together` draws of x, (draws, samples, *event); members that have none are not run.
+
+        first: number of the first of them, a multiple of `together`.
+        """
+        turns = self._places(together)
+        parts, order = [], []
+        for member, turn, own in zip(self.each, turns, source, strict=True):
+            if turn and turn[0] < draws:
+                parts.append(member.draw(obs, len(turn), normals, own, first // together * len(turn)))
+                order += turn
+        return torch.cat(parts)[torch.tensor(order, device=obs.values.device).argsort()[:draws]]
+
+    def _places(self, together: int) -> list[list[int]]:
+        """Which of so many draws each member gives."""
+        turns = self.turns or range(len(self.members))
+        return [[k for k in range(together) if turns[k % len(turns)] == member] for member in range(len(self.members))]
 
     def mean(self, obs: Observations, draws: int, normals: Normals, source: list[Source]) -> Tensor:
         """Posterior mean of x, (samples, *event)."""
-        some = max(1, draws // len(source))
-        means = [member.mean(obs, some, normals, own) for member, own in zip(self.each, source, strict=True)]
-        return torch.stack(means).mean(0)
+        turns = self.turns or range(len(self.members))
+        means = torch.zeros_like(obs.values)
+        for number, (member, own) in enumerate(zip(self.each, source, strict=True)):
+            share = sum(turn == number for turn in turns) / len(turns)
+            if share:
+                means += share * member.mean(obs, max(1, int(draws * share)), normals, own)
+        return means
 
 
 class PriorLVM(nn.Module):

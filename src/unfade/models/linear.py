@@ -14,7 +14,7 @@ from unfade.corruption.noise import Corruption
 from unfade.data.observations import Observations
 from unfade.distributions import Cells
 from unfade.models.conditional_densities import Conditional
-from unfade.models.latent_variable import Ensemble, PosteriorLVM
+from unfade.models.latent_variable import PosteriorLVM
 from unfade.models.networks import product
 
 Factors = tuple[Tensor, Tensor, Tensor]  # loadings (features, factors), means and variances of what is left (features,)
@@ -84,11 +84,6 @@ def linear_posterior(factors: Factors, corruption: Corruption) -> PosteriorLVM:
     total = variance + corruption.std.detach().square()
     posterior = PosteriorLVM(LinearEncoder(loadings, mean, total), LinearDecoder(loadings, mean, variance), corruption)
     return posterior.requires_grad_(False).eval()
-
-
-def is_linear(posterior: Ensemble | None) -> bool:
-    """Whether draws come from the linear model."""
-    return posterior is not None and isinstance(getattr(posterior.each[0], "decoder", None), LinearDecoder)
 
 
 def blank_factors(features: int, factors: int | None = None) -> Factors:

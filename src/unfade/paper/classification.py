@@ -160,9 +160,9 @@ def _scores_of(results: Results, data: str, missing: float, name: str, repeats: 
 
 
 def _cell(results: Results, data: str, missing: float, name: str, repeats: int) -> str:
-    accuracy, spread = _scores_of(results, data, missing, name, repeats, "accuracy")
+    accuracy, sd = _scores_of(results, data, missing, name, repeats, "accuracy")
     others = [_scores_of(results, data, missing, name, repeats, score)[0] for score in ("calibration error", "Brier score")]
-    return f"{accuracy:.3f} ± {spread:.3f}; {others[0]:.3f}; {others[1]:.3f}"
+    return f"{accuracy:.3f} ± {sd:.3f}; {others[0]:.3f}; {others[1]:.3f}"
 
 
 def _draw_curves(results: Results, repeats: int) -> None:
@@ -173,8 +173,8 @@ def _draw_curves(results: Results, repeats: int) -> None:
         styles = (("0.6", "-o"), ("0.3", "--o"), ("C0", "-s"), ("C3", "-P"), ("k", "-^"))
         for name, (colour, marker) in zip(INPUTS, styles, strict=True):
             points = [_scores_of(results, data, missing, name, repeats, "accuracy") for missing in SHARES]
-            middle, spread = np.array(points).T
-            axis.errorbar(SHARES, middle, spread, fmt=marker, color=colour, label=name, ms=4, capsize=2)
+            middle, sd = np.array(points).T
+            axis.errorbar(SHARES, middle, sd, fmt=marker, color=colour, label=name, ms=4, capsize=2)
         axis.set(title=data, xlabel="share of missing pixels", ylabel="accuracy")
         axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=8)

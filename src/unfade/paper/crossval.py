@@ -53,8 +53,8 @@ def _draw(results: Results) -> None:
     level = results["MVAE"]["ELBO"]
     figure = Figure(figsize=(6.8, 5.4), layout="constrained")
     axes = figure.subplots()
-    ends = {"vmin": min(level, float(np.median(values))), "vmax": max(level, float(values.max()))}
-    image = axes.imshow(values, origin="lower", cmap="viridis", aspect="auto", **ends)
+    colours = {"vmin": min(level, float(np.median(values))), "vmax": max(level, float(values.max()))}
+    image = axes.imshow(values, origin="lower", cmap="viridis", aspect="auto", **colours)
     for i, row in enumerate(cells):
         for j, cell in enumerate(row):
             above = cell["ELBO"] > level

@@ -75,8 +75,8 @@ def _draw_curves(path: Path, shares: list[float], curves: dict[str, dict[str, li
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     for axis, score in zip(figure.subplots(1, 2), ("PSNR", "ELBO"), strict=True):
         for (name, scores), style in zip(curves.items(), ("C0-o", "C3-s", "k-^"), strict=True):
-            middle, spread = np.array(scores[score]).T
-            axis.errorbar(shares, middle, spread, fmt=style, label=name, ms=4, capsize=2)
+            middle, sd = np.array(scores[score]).T
+            axis.errorbar(shares, middle, sd, fmt=style, label=name, ms=4, capsize=2)
         axis.set(
             xlabel="share of observed pixels",
             ylabel={"PSNR": "PSNR on missing pixels (dB)"}.get(score, "ELBO of the truth"),

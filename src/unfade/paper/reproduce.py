@@ -69,8 +69,10 @@ def reproduce(
     results = Results(folder, settings)
     text = EXPERIMENTS[name].run(study, results, settings["repeats"], say)
     machine = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    told = f"Schedule {schedule}, {settings['repeats']} repeats, noise {'known' if noise_known else 'learned'}, {machine}"
-    report = f"{text}\n\n{told}; {results['seconds']:.0f} s in all.\n"
+    settings_line = (
+        f"Schedule {schedule}, {settings['repeats']} repeats, noise {'known' if noise_known else 'learned'}, {machine}"
+    )
+    report = f"{text}\n\n{settings_line}; {results['seconds']:.0f} s in all.\n"
     with whole_or_nothing(folder / "report.md") as part:
         Path(part).write_text(report)
     return report

@@ -10,7 +10,7 @@ from unfade.paper.settings import MNAR, TABLE_1
 from unfade.paper.study import WAYS, Results, Say, Setting, Study, fill, key, over_repeats
 
 Cell = tuple[str, Any]  # data, and the share that is missing; None: a window is seen
-Elbos = dict[Cell, dict[str, tuple[float, float]]]  # by cell and way: mean and spread over masks
+Elbos = dict[Cell, dict[str, tuple[float, float]]]  # by cell and way: mean and sd over masks
 
 PAPERS_NAME = {"MVAE": "MVAE", "MIWAE": "MIWAE", "TAE as printed": "TAE", "unfade": "TAE"}
 COLUMNS = ("ELBO", "energy score", "CRPS", "coverage", "PSNR")
@@ -34,7 +34,7 @@ def table1(study: Study, results: Results, repeats: int, say: Say) -> str:
         floors[label] = _elbos(study, results, settings, label)
         text += [f"## Log-variances within ±{lim / 2:g} ({label})", "", beside_the_paper(floors[label], papers), ""]
         for data, missing in cells:
-            printed = {name: f"{value} ± {spread}" for name, (value, spread) in TABLE_1[data, missing].items()}
+            printed = {name: f"{value} ± {sd}" for name, (value, sd) in TABLE_1[data, missing].items()}
             same = [s for s in settings if (s.data, s.missing) == (data, missing)]
             text += [f"### {data}, {missing:.0%} missing", "", *_rows(study, results, same, label, printed), ""]
     draw_elbos(results.folder / "table1.png", floors)
@@ -103,8 +103,8 @@ def _rows(study: Study, results: Results, settings: Sequence[Setting], label: st
 
 def _mean(name: str, values: Sequence[float]) -> str:
     digits = {"ELBO": 0, "CRPS": 4, "PSNR": 2}.get(name, 3)
-    middle, spread = over_repeats(values)
-    return f"{middle:.{digits}f}" + (f" ± {spread:.{digits}f}" if len(values) > 1 else "")
+    middle, sd = over_repeats(values)
+    return f"{middle:.{digits}f}" + (f" ± {sd:.{digits}f}" if len(values) > 1 else "")
 
 
 def draw_elbos(path: Path, floors: Mapping[str, Elbos]) -> None:
@@ -120,9 +120,9 @@ def draw_elbos(path: Path, floors: Mapping[str, Elbos]) -> None:
                 if printed and way != "unfade":
                     axis.errorbar(i + place, *printed, fmt=marker, color=colour, mfc="w", ms=6)
                 if way in ours:
-                    (middle, spread), low = ours[way], ours[way][0] < 0
+                    (middle, sd), low = ours[way], ours[way][0] < 0
                     axis.errorbar(
-                        i + place, max(middle, 0), 0 if low else spread, fmt="v" if low else marker, color=colour, ms=4
+                        i + place, max(middle, 0), 0 if low else sd, fmt="v" if low else marker, color=colour, ms=4
                     )
             if i % 2:
                 axis.axvspan(i - 0.5, i + 0.5, color="0.95", zorder=-1)

@@ -8,7 +8,7 @@ first number with a fraction.
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,11 @@ from unfade.data.text_formats import Witnesses, is_blank
 from unfade.errors import DataNotice, InvalidData, InvalidFile
 from unfade.estimator import Recoverer
 from unfade.io.large_tables import FIXED_BYTES, READ, Source, parse_memory
+from unfade.io.tables import count_missing
 from unfade.methods.parameters import Parameters
 from unfade.methods.recipes import predicts
 from unfade.methods.registry import training_for
+from unfade.pipeline import nothing_to_recover, read_to_recover
 from unfade.rng import step_keys
 from unfade.training.checkpoints import Checkpoint
 
@@ -62,21 +64,31 @@ def fit_stream(
     -------
     Recoverer
     """
-    parameters = rec.parameters()
+    return fit_sample(rec, take_sample(rec.parameters(), path, memory, seed), checkpoint)
+
+
+def take_sample(parameters: Parameters, path: str | os.PathLike[str] | Source, memory: str | int, seed: int) -> "Sample":
+    """Read a table once, and keep the rows that a fit needs."""
     source = Source.open(path)
-    sample = _Sample(source.schema, parse_memory(memory), seed, parameters)
+    sample = Sample(source.schema, parse_memory(memory), seed, parameters)
     for table in source.tables(READ):
         sample.add(table)
     if sample.rows == 0:
-        raise InvalidFile(f"{path} has no rows. Expected at least one row of data.")
+        raise InvalidFile(f"{source.path} has no rows. Expected at least one row of data.")
+    return sample
+
+
+def fit_sample(rec: Recoverer, sample: "Sample", checkpoint: Checkpoint | None = None) -> Recoverer:
+    """Fit on a sample as on the table it was taken from: kinds of columns are those of the whole table."""
     table, whole = sample.table(), sample.whole
-    given, found = parameters.kinds, {} if whole else sample.kinds()
+    found = {} if whole else sample.kinds()
     warn_text_with_missing(sample.text_with_missing(found))
+    given = rec.kinds
     try:
-        kept, rec.kinds = rec.kinds, {**found, **(given or {})} or None
+        rec.kinds = {**found, **(rec.parameters().kinds or {})} or None
         return rec.fit(table, checkpoint=checkpoint)
     finally:
-        rec.kinds = kept
+        rec.kinds = given
 
 
 @dataclass
@@ -88,13 +100,16 @@ class _Range:
     needed: dict[Any, int] = field(default_factory=dict)
     last: float | None = None
     counting: bool = True  # whether it counts the rows so far
+    marked: bool = False  # whether a value stands for a missing one
 
     def look(self, column: pa.ChunkedArray, start: int, name: str) -> None:
         """Update the facts by some rows of the column."""
         values = _as_floats(column)
         self.counting &= not pa.types.is_temporal(column.type)
         if self.marks:
-            values = np.where(np.isin(values, as_numbers(self.marks)), np.nan, values)
+            marked = np.isin(values, as_numbers(self.marks))
+            self.marked |= bool(marked.any())
+            values = np.where(marked, np.nan, values)
         for end, reduce in enumerate((np.fmin.reduce, np.fmax.reduce)):
             found = float(reduce(values))
             if np.isinf(found):
@@ -183,7 +198,7 @@ class _Values:
         return bool(found) and not (found[0].plain and "gap" not in self.shown and not self.marks)
 
 
-class _Sample:
+class Sample:
     """A uniform sample of rows taken in one pass, and the rows that a sample must not miss.
 
     Each row has a key, a hash of the seed and its number: the sample is the rows of the smallest keys, so it depends on
@@ -192,7 +207,7 @@ class _Sample:
 
     def __init__(self, schema: pa.Schema, memory: int, seed: int, wanted: Parameters):
         self.memory, self.seed, self.wanted = memory, seed, wanted
-        self.rows = self.held_rows = self.bytes = 0
+        self.rows = self.held_rows = self.bytes = self.missing = 0
         self.highest: int | None = None  # key of a row that is kept, where not all are
         self.held: list[tuple[np.ndarray, np.ndarray, pa.Table]] = []  # numbers of rows, their keys, the rows
         looks = {each.name: _look(each.type, (wanted.kinds or {}).get(each.name)) for each in schema}
@@ -225,6 +240,7 @@ class _Sample:
 
     def add(self, table: pa.Table) -> None:
         """Add the next rows."""
+        self.missing += count_missing(table)
         for name, look in self.looks.items():
             look.look(table[name], self.rows, name)
         numbers = torch.arange(self.rows, self.rows + len(table))
@@ -259,6 +275,17 @@ class _Sample:
         """Return the sample, rows in their order."""
         self._prune()
         return pa.concat_tables([table for _, _, table in self.held])
+
+    def nothing_to_recover(self) -> bool:
+        """Check whether a fit would leave all rows of the table unchanged, not those of the sample alone."""
+        if (
+            self.wanted.noise is not None
+            or self.missing
+            or any(look.marked for look in self.looks.values() if isinstance(look, _Range))
+        ):
+            return False
+        wanted = replace(self.wanted, kinds={**({} if self.whole else self.kinds()), **(self.wanted.kinds or {})})
+        return nothing_to_recover(wanted, read_to_recover(wanted, self.table()))
 
     def text_with_missing(self, kinds: dict[str, str]) -> list[str]:
         """List text columns that would be passed through with missing cells although the user did not ask for it."""

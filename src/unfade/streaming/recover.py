@@ -29,7 +29,7 @@ PARTIAL = ".partial"  # ending of the folder that is written to until all is the
 @takes_old_names
 def recover_stream(
     rec: Recoverer | str | os.PathLike[str],
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Source,
     target: str | os.PathLike[str],
     draws: int = 0,
     n_candidates: int | str | None = None,
@@ -72,7 +72,7 @@ def recover_stream(
     model = with_candidates(rec.model_ if isinstance(rec, Recoverer) else load_model(rec), n_candidates)
     show, model = model.parameters.verbose > 0, model.with_options(verbose=0)  # progress is shown for the whole file
     opened, target = Source.open(source), followed(target)
-    _check_options(draws, clean, workers, opened.schema.names, source)
+    _check_options(draws, clean, workers, opened.schema.names, opened.path)
     size = _part_rows(parse_memory(memory) // workers, model, len(opened.schema), int(draws))
     plan = {"source": opened.stamp(), "model": model.fingerprint(), "n_candidates": model.n_candidates}
     plan |= {"draws": int(draws), "seed": int(seed), "clean": bool(clean), "rows_a_part": size}
@@ -93,10 +93,19 @@ def recover_stream(
         blocks = (Block(done + number * size, table) for number, table in enumerate(opened.tables(size, done)))
         recover(model, blocks, [write], int(draws), int(seed), clean, int(workers))
         if not _complete(folder, what):
-            raise InvalidFile(f"{source} has no rows. Expected at least one row of data.")
+            raise InvalidFile(f"{opened.path} has no rows. Expected at least one row of data.")
         for name in what:
             _settle(folder / name)
     return target
+
+
+def copy_stream(source: Source, target: Path, memory: str | int, seed: int = 0) -> None:
+    """Write a table in which there is nothing to recover, part by part as `recover_stream` does."""
+    size, target = _rows_within(parse_memory(memory), 64 * len(source.schema)), followed(target)
+    plan = {"source": source.stamp(), "model": None, "draws": 0, "seed": int(seed), "rows_a_part": size}
+    with _partial_folder(target, plan, ["clean.parquet"], False) as folder:
+        for number, table in enumerate(source.tables(size)):
+            _write(table, folder / "clean.parquet" / f"part-{number:06d}.parquet")
 
 
 def _check_options(draws: Any, clean: bool, workers: Any, names: Sequence[str], source: Any) -> None:
@@ -161,7 +170,11 @@ def with_candidates(model: FittedModel, n_candidates: int | str | None) -> Fitte
 
 def _part_rows(memory: int, model: FittedModel, columns: int, draws: int) -> int:
     """Compute the rows per part, a power of two, so that data, means and draws of a part fit into memory."""
-    each = columns * (64 + 24 * draws) + 24 * model.encoder.features
+    return _rows_within(memory, columns * (64 + 24 * draws) + 24 * model.encoder.features)
+
+
+def _rows_within(memory: int, each: int) -> int:
+    """Compute how many rows of so many bytes each fit into memory, a power of two."""
     fit = max(1, (memory - FIXED_BYTES) // (2 * each))
     return min(2**17, 1 << int(fit).bit_length() - 1)
 

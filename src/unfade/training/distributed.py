@@ -40,6 +40,11 @@ def rank() -> int:
     return dist.get_rank() if count() > 1 else 0
 
 
+def first() -> bool:
+    """Whether this is the one that writes, also before the group is joined."""
+    return rank() == 0 and (count() > 1 or os.environ.get("RANK", "0") == "0")
+
+
 def average(*tensors: Tensor) -> None:
     """Replace tensors by their means over all processes."""
     for tensor in tensors if count() > 1 else ():

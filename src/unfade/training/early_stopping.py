@@ -36,14 +36,14 @@ class Split:
     seed: int
 
     @torch.no_grad()
-    def predict(self, posteriors: Sequence[PosteriorLVM], n_candidates: int = 0) -> Tensor:
-        """Draws of the clean values, (draws, rows, features): twenty by each posterior."""
+    def predict(self, posteriors: Sequence[PosteriorLVM], n_candidates: int = 0, draws: int = 20) -> Tensor:
+        """Draws of the clean values, (draws, rows, features): as many by each posterior."""
         normals = generator_normals(torch.Generator(self.given.values.device).manual_seed(self.seed))
         entries, cpu = self.given.values.shape[1], self.given.values.device.type == "cpu"
         parts, height = [], max(1, min(64 if cpu else 1024, 2 ** (18 if cpu else 24) // entries))
         for start in range(0, len(self.given), height):
             y = self.given[start : start + height]
-            drawn = [each.draw(y, 20, normals, each.source(y, min(n_candidates, 50), normals)) for each in posteriors]
+            drawn = [each.draw(y, draws, normals, each.source(y, min(n_candidates, 50), normals)) for each in posteriors]
             parts.append(torch.cat(drawn))
         return torch.cat(parts, 1)
 
@@ -128,6 +128,33 @@ def hold_out_as(hide: Hiding) -> HoldOut:
 
 
 @dataclass(frozen=True)
+class Rival:
+    """Other models that predict the same held-out cells, to which networks are to add something.
+
+    crps: theirs; helped_by: whether predictions (draws, rows, features) are given a share beside theirs.
+    """
+
+    crps: float
+    helped_by: Callable[[Tensor], bool]
+
+    def ahead(self, scores: dict[int, float], most: int) -> bool:
+        """Whether networks will stay too far behind to help, by their scores at some steps.
+
+        They go on gaining with each doubling of the steps, a fifth less each time.
+        """
+        last = max(scores)
+        if last < _PATIENCE:
+            return False
+        half = scores[min(scores, key=lambda step: abs(step - last / 2))]
+        doublings = np.log2(max(most, last) / last)
+        gain = max(0.0, half - scores[last]) * (1 - 0.8**doublings) / 0.2
+        return scores[last] - gain > _HOPELESS * self.crps
+
+
+_PATIENCE, _HOPELESS = 800, 1.25  # steps before networks are judged; times the rival's CRPS that they may stay above
+
+
+@dataclass(frozen=True)
 class Watched:
     """What became of runs: histories of both parts of each, the steps of both; and, where both were run, for each run the
     cells that were held out and how they were predicted before training went on with all cells.
@@ -142,8 +169,8 @@ class Watched:
 class _Watch:
     """Scores models at steps that grow by a quarter each time, and keeps their states from when they were good."""
 
-    def __init__(self, score: Callable[[], float], trained: nn.Module):
-        self.score, self.trained = score, trained
+    def __init__(self, score: Callable[[], float], trained: nn.Module, rival: Rival | None = None):
+        self.score, self.trained, self.rival = score, trained, rival
         self.scores: dict[int, float] = {}
         self.states: dict[int, dict[str, Tensor]] = {}
 
@@ -155,6 +182,8 @@ class _Watch:
         best = _best_step(self.scores)
         for step in [step for step in self.states if 4 * step < best]:
             del self.states[step]
+        if self.rival is not None and self.rival.ahead(self.scores, progress.steps):
+            return True
         return progress.step >= max(500, 2 * best)
 
     def state(self) -> dict[str, Tensor]:
@@ -174,6 +203,7 @@ def train_watched(
     on_step: OnStep | None = None,
     checkpoint: Checkpoint | None = None,
     hold: HoldOut = hold_out,
+    rival: Rival | None = None,
 ) -> Watched:
     """Train for as long as held-out observed cells are predicted better and better, by CRPS; for at most `config.steps`.
 
@@ -181,7 +211,8 @@ def train_watched(
     each time: by all runs that share their data together, and with averaged parameters, which do as well as
     those of a run of that length whose rate has fallen. Then on all cells, from seven tenths of the best number of
     steps up to that number, the rate falling to zero; where the scores still fell at the end, from there on for three
-    sevenths as many steps more. Each part is a hundred steps at least: among fewer, scores of small tables are noise.
+    sevenths as many steps more, unless they would not help a rival. Each part is a hundred steps at least: among fewer,
+    scores of small tables are noise.
     """
     config, ensembles = runs[0].config, list({id(run.obs): run for run in runs}.values())
     splits = {id(run.obs): split for run in ensembles if (split := hold(run.obs, run.seed, run.posterior.corruption))}
@@ -201,7 +232,7 @@ def train_watched(
         replace(run, obs=splits[id(run.obs)].seen, config=replace(run.config, decay=0.0, max_seconds=most and 0.7 * most))
         for run in runs
     ]
-    watch = _Watch(score, trained)
+    watch = _Watch(score, trained, rival)
     histories = train_many(first, on_step, watch, checkpoint)
     scores, states = watch.scores, watch.states
     if histories[0].interrupted or not scores:
@@ -215,6 +246,8 @@ def train_watched(
     reached = {id(run.obs): predict(run).cpu() for run in ensembles}
     each = [id(run.obs) for run in runs]
     held = [splits[key] for key in each], [reached[key] for key in each]
+    if rival is not None and not rival.helped_by(reached[each[0]]):
+        return Watched([[history] for history in histories], start, *held)
     left = most and processes.agreed(most - (time.monotonic() - started))
     if left is not None and left < 0.1 * (most or 0.0):  # the first part took all of it: nothing settles
         return Watched([[history] for history in histories], start, *held)

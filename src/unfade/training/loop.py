@@ -243,10 +243,10 @@ class _Loop:
             while not self.ended and self._share() < 1:
                 self._plan()
                 how = how or self.stepper.accelerate(_worth_compiling(self.config))
-                told = self._stretch()
-                if on_step is not None and on_step(told):
+                progress = self._stretch()
+                if on_step is not None and on_step(progress):
                     self._end(Ended.STOPPED)
-                elif self._looked(told):
+                elif self._looked(progress):
                     self._end(Ended.EARLY)
                 if self.checkpoint is not None and not self.ended and self.checkpoint.due():
                     self._write()
@@ -297,11 +297,11 @@ class _Loop:
         left = (time.monotonic() - self.started) * (1 / max(self._share(), 1e-9) - 1)
         return Progress(self.done, config.steps, sum(row[0] for row in means) / len(means), left)
 
-    def _looked(self, told: Progress) -> bool:
+    def _looked(self, progress: Progress) -> bool:
         if self.watch is None:
             return False
         with self.stepper.averaged(), torch.no_grad():
-            return bool(self.watch(told))
+            return bool(self.watch(progress))
 
     def _share(self) -> float:
         """The share of the run that is over, by steps or by time, whichever is further."""

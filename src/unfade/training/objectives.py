@@ -221,10 +221,10 @@ class PredictiveCRPS(Objective):
     outweigh all else. hide: which entries to hide.
     """
 
-    def __init__(self, image: tuple[int, int, int], hide: Hiding, levels: int = 5):
+    def __init__(self, image: tuple[int, int, int], hide: Hiding, scales: int = 5):
         super().__init__()
         self.image, self.hide = image, hide
-        self.levels = min(levels, 1 + (max(image[:2]) - 1).bit_length())  # up to one square for all
+        self.scales = min(scales, 1 + (max(image[:2]) - 1).bit_length())  # up to one square for all
 
     def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
         """Minus the sum of scores, each estimated without bias from two draws."""
@@ -236,14 +236,14 @@ class PredictiveCRPS(Objective):
 
         error, count = self._images((x - obs.values) * hidden), self._images(hidden.to(x.dtype))
         terms = {}
-        for level in range(self.levels):
-            if level:
+        for scale in range(self.scales):
+            if scale:
                 error, count = (
                     functional.avg_pool2d(part, 2, ceil_mode=True, divisor_override=1) for part in (error, count)
                 )
             first, second = (error.unflatten(0, (2, -1)) / count.clamp(min=1)).unbind(0)
             crps = (first.abs() + second.abs() - (first - second).abs()) / 2
-            terms[f"CRPS {2**level}"] = (count * crps).flatten(1).sum(1)
+            terms[f"CRPS {2**scale}"] = (count * crps).flatten(1).sum(1)
         return Bound(-torch.stack(list(terms.values())).sum(0), terms)
 
     def _images(self, flat: Tensor) -> Tensor:

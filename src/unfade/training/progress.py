@@ -26,8 +26,8 @@ def progress_bar(show: bool, label: str = "recovering") -> Iterator[OnStep | Non
         yield _notebook_line(label)
         return
     if not console.is_terminal:
-        with _lines(label) as told:
-            yield told
+        with _lines(label) as on_step:
+            yield on_step
         return
     columns = [bars.TextColumn(label), bars.BarColumn(), bars.TextColumn("{task.description}")]
     with bars.Progress(*columns, console=console, transient=True) as bar:
@@ -87,18 +87,18 @@ def counting(show: bool, label: str, total: int | None = None, what: str = "rows
 @contextmanager
 def _lines(label: str) -> Iterator[OnStep]:
     """A callback for `train` whose news are told in lines."""
-    told: list[Progress] = []
+    latest: list[Progress] = []
     since, stage = time.monotonic(), 0
 
     def move(progress: Progress) -> None:
         nonlocal since, stage
-        stage += not told or progress.step <= told[-1].step
-        told[:], since = [progress], time.monotonic()
+        stage += not latest or progress.step <= latest[-1].step
+        latest[:], since = [progress], time.monotonic()
 
     def words() -> str:
-        if not told:
+        if not latest:
             return "getting ready"
-        now, left = told[-1], max(0.0, told[-1].seconds_left - (time.monotonic() - since))
+        now, left = latest[-1], max(0.0, latest[-1].seconds_left - (time.monotonic() - since))
         return f"stage {stage}, step {now.step:,} of at most {now.steps:,}, at most {in_words(left)} left in it"
 
     with _ticking(True, label, words):

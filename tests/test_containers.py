@@ -695,9 +695,9 @@ def test_skewed_whole_numbers_above_zero_are_drawn_above_zero():
     assert rec.sample(frame, 20).values[..., 0].min() >= 0
 
 
-def test_a_fit_that_had_no_time_is_said():
+def test_networks_that_had_no_time_are_named():
     with pytest.warns(DataNotice, match="Time was up after"):
-        Recoverer(max_seconds=0.01, random_state=0, verbose=0).fit(np.random.default_rng(0).normal(size=(50, 3)))
+        Recoverer("miwae", max_seconds=0.01, random_state=0, verbose=0).fit(np.random.default_rng(0).normal(size=(50, 3)))
 
 
 def test_a_value_beyond_belief_is_left_out_and_kept():

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from unfade import DataNotice, InvalidData, Recoverer
+from unfade.diagnostics.comparison import compare
 from unfade.diagnostics.evaluation import evaluate
-from unfade.diagnostics.predictions import HeldOut, compare, held_out
+from unfade.diagnostics.predictions import HeldOut, held_out
 
 
 def quick(**parameters):

@@ -311,7 +311,7 @@ def test_the_predictive_score_is_best_for_the_true_distribution():
     rng = torch.Generator().manual_seed(0)
     values = 0.6 * torch.randn(20_000, 1, generator=rng) + 0.8 * torch.randn(20_000, 64, generator=rng)
     obs = Observations(values, torch.ones(20_000, 64, dtype=torch.bool))
-    every = PredictiveCRPS((8, 8, 1), lambda obs, normals: obs.observed, levels=4)
+    every = PredictiveCRPS((8, 8, 1), lambda obs, normals: obs.observed, scales=4)
 
     def terms(*numbers):
         bound = every(by_numbers(*numbers), obs, generator_normals(torch.Generator().manual_seed(1)))

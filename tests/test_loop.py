@@ -11,7 +11,7 @@ from unfade.errors import InvalidData, TrainingFailed
 from unfade.methods.recipes import Task
 from unfade.methods.registry import METHODS, fit_many, fit_method
 from unfade.models.architectures import Architecture
-from unfade.training import early_stopping as watching
+from unfade.training import early_stopping
 from unfade.training import loop as training
 from unfade.training.early_stopping import train_watched
 from unfade.training.loop import Ended, Run, TrainingConfig, batches, scoped_seed, train, train_many
@@ -175,7 +175,7 @@ def test_watched_side_by_side_models_share_their_length_and_differ_in_what_they_
 @pytest.mark.parametrize(("rows", "share"), [(100, 0.25), (800, 0.19), (3000, 0.1)])
 def test_more_cells_are_held_out_of_small_tables(rows, share):
     _, _, obs = make(rows)
-    split = watching.hold_out(obs, 0, GaussianNoise())
+    split = early_stopping.hold_out(obs, 0, GaussianNoise())
     left = float(split.seen.observed.sum() / obs.observed.sum())
     assert 1 - left == pytest.approx(1000 / int(obs.observed.sum()) if rows == 800 else share, abs=0.03)
     assert not (split.seen.observed & ~obs.observed).any()
@@ -284,7 +284,7 @@ def test_what_cannot_go_side_by_side_is_refused():
 )
 def test_the_best_length_is_the_bottom_of_a_parabola(shape, expected):
     steps = [400, 500, 625, 800, 1000, 1250, 1600, 2000, 2500, 3200, 4000, 5000]
-    assert watching._best_step({step: shape(math.log(step)) for step in steps}) == pytest.approx(expected, rel=5e-3)
+    assert early_stopping._best_step({step: shape(math.log(step)) for step in steps}) == pytest.approx(expected, rel=5e-3)
 
 
 def test_a_callback_ends_a_watched_run():
