@@ -9,7 +9,8 @@ from scipy.ndimage import distance_transform_edt, label
 from torch.distributions import Independent
 
 from unfade import Architecture, InvalidData, Recoverer, TrainingConfig
-from unfade.corruption.noise import GaussianNoise, GrowingNoise
+from unfade.corruption.growing_noise import GrowingNoise
+from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations
 from unfade.diagnostics.images import write_gallery
 from unfade.distributions import Cells

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from unfade.errors import DataNotice, InvalidData, InvalidFile, TrainingFailed, UnfadeError
     from unfade.estimator import Recoverer
     from unfade.inference.draws import Draws
-    from unfade.models.architectures import Architecture, ConvArchitecture
+    from unfade.models.architectures import Architecture, ConvArchitecture, FlowArchitecture
     from unfade.training.loop import TrainingConfig
 
 try:
@@ -23,6 +23,7 @@ __all__ = [
     "ConvArchitecture",
     "DataNotice",
     "Draws",
+    "FlowArchitecture",
     "GaussianNoise",
     "InvalidData",
     "InvalidFile",
@@ -34,7 +35,7 @@ __all__ = [
     "as_observations",
 ]
 _MODULES = {  # loaded when one of their names is asked for: torch takes seconds
-    "models.architectures": ("Architecture", "ConvArchitecture"),
+    "models.architectures": ("Architecture", "ConvArchitecture", "FlowArchitecture"),
     "corruption.noise": ("GaussianNoise",),
     "inference.draws": ("Draws",),
     "errors": ("DataNotice", "InvalidData", "InvalidFile", "TrainingFailed", "UnfadeError"),

@@ -32,7 +32,7 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
 
     Parameters
     ----------
-    method : {"tae", "tae-paper", "mvae", "miwae"}
+    method : {"tae", "flow", "tae-paper", "mvae", "miwae"}
         How the posterior is trained.
     noise : None, float, array of one number per column, dict, "learn", "learn-shared", "learn-by-value" or "infer"
         Standard deviation of the noise of observed cells, in the units of the data. None: they are exact and are returned

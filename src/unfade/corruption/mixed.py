@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.distributions import Independent
 from torch.nn.functional import logsigmoid
 
-from unfade.corruption.noise import Corruption, GaussianNoise, GrowingNoise
+from unfade.corruption.growing_noise import GrowingNoise
+from unfade.corruption.noise import Corruption, GaussianNoise
 from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations
 from unfade.data.options import LEARN, noise_levels

@@ -118,6 +118,30 @@ class Corruption(nn.Module, ABC):
         level : Tensor, broadcastable to (*event)
         """
 
+    def squares(self, obs: Observations, clean: Tensor) -> Tensor:
+        """Compute what `fit_noise` needs of rows whose clean values were drawn; means over rows may be averaged.
+
+        Parameters
+        ----------
+        obs : Observations
+        clean : Tensor, (samples, *event)
+
+        Returns
+        -------
+        Tensor
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no noise level to learn from draws.")
+
+    def fit_noise(self, squares: Tensor) -> None:
+        """Set the noise level to what draws of clean rows leave of the observations.
+
+        Parameters
+        ----------
+        squares : Tensor
+            Of `squares`, averaged over rows.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no noise level to learn from draws.")
+
     def snapped(self, values: Tensor, feature: int) -> Tensor:
         """Move clean values of one feature to those that it can hold.
 
@@ -277,6 +301,18 @@ class GaussianNoise(Corruption):
         """Set the noise level of entries that are not exact."""
         self.log_std_tens.copy_(torch.where(self.exact, self.log_std_tens, level.clamp(min=1e-15).log() / 10))
 
+    def squares(self, obs: Observations, clean: Tensor) -> Tensor:
+        """Sum (y - x)^2 over observed entries, and count these, per row; of each entry if it has a level of its own."""
+        squares = torch.where(obs.observed, (obs.values - clean).square(), 0.0)
+        both = torch.stack([squares, obs.observed.to(squares.dtype)]).mean(1)
+        return both if self.by_entry else both.sum(-1, keepdim=True)
+
+    def fit_noise(self, squares: Tensor) -> None:
+        """Set the level to the root of the mean square; where nothing was observed it stays."""
+        total, count = squares
+        level = (total / count.clamp(min=1e-12)).sqrt()
+        self.set_level(torch.where(count > 0, level, self.std).reshape(self.log_std_tens.shape))
+
     def keep_below(self, std: float) -> None:
         """Lower the noise level to `std` if it is higher.
 
@@ -322,40 +358,6 @@ class GaussianNoise(Corruption):
         base, pinned = clean.base_dist, obs.observed & self.exact
         cells = PinnedNormal(torch.where(pinned, obs.values, base.loc), base.scale, pinned)
         return Independent(cells, clean.reinterpreted_batch_ndims, validate_args=False)
-
-
-class GrowingNoise(GaussianNoise):
-    """Gaussian noise with sd = std + growth (x - zero)^2, as of depth sensors.
-
-    Given z, the level is taken at the decoder's mean, so that p(y|z) and p(x|z,y) keep closed forms.
-
-    Parameters
-    ----------
-    std, growth, zero : float or Tensor, (*event)
-    learn : bool
-        Whether `std` and `growth` are learned.
-
-    Examples
-    --------
-    >>> GrowingNoise(0.5, 0.1, zero=-2.0).level(torch.tensor([-2.0, 0.0]))
-    tensor([0.5000, 0.9000])
-    """
-
-    zero: Tensor
-
-    def __init__(self, std: Tensor | float, growth: Tensor | float, zero: Tensor | float, learn: bool = False):
-        super().__init__(std, learn)
-        self.log_growth_tens = nn.Parameter(torch.as_tensor(growth, dtype=torch.float32).log() / 10, requires_grad=learn)
-        self.register_buffer("zero", torch.as_tensor(zero, dtype=torch.float32))
-
-    @property
-    def growth(self) -> Tensor:
-        """Increase of the sd per squared unit of the clean value."""
-        return (10 * self.log_growth_tens).exp()
-
-    def level(self, clean: Tensor) -> Tensor:
-        """Compute the noise level at clean values."""
-        return self.std + self.growth * (clean - self.zero).square()
 
 
 def _total(cells: Tensor, obs: Observations) -> Tensor:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
-from torch import Tensor
+from torch import Tensor, nn
 
 from unfade import storage
 from unfade.corruption.noise import Corruption
@@ -19,12 +19,13 @@ from unfade.errors import DataNotice, InvalidData
 from unfade.inference.fitted_model import FittedModel
 from unfade.inference.held_out import HeldOut
 from unfade.inference.sampling import draw_blocks
+from unfade.methods.flow import build_flow
 from unfade.methods.parameters import Parameters
 from unfade.methods.plan import Plan, resolve
 from unfade.methods.recipes import Task
 from unfade.methods.registry import FitResult
 from unfade.methods.stacking import fit_ensembles
-from unfade.models.architectures import ConvArchitecture, is_image
+from unfade.models.architectures import FlowArchitecture, is_image, of_images
 from unfade.models.kinds import all_of
 from unfade.models.latent_variable import Ensemble
 from unfade.training.checkpoints import Checkpoint
@@ -79,7 +80,7 @@ def training_seconds(plan: Plan, data: Dataset) -> float:
     """Estimate how long training takes at most on this machine, by 20 steps of it."""
     trial = replace(plan.training, steps=20, check_every=10, max_seconds=None)
     task = replace(plan.task(data), training=trial, fixed_steps=True, stacked=False)
-    images = isinstance(plan.architecture, ConvArchitecture)
+    images = of_images(plan.architecture)
     with one_thread(None if images else trial.batch_size * plan.n_members * plan.encoder.features):
         (result,) = fit_ensembles(plan.method, [task], plan.settings, plan.n_members)
     slowest = max(history.seconds / history.steps[-1] for history in result.histories if history.steps)
@@ -89,7 +90,7 @@ def training_seconds(plan: Plan, data: Dataset) -> float:
 def _train(parameters: Parameters, plan: Plan, task: Task, on_step: OnStep | None) -> FitResult[Ensemble | None]:
     if not plan.encoder.features:
         return FitResult(None)
-    images = isinstance(plan.architecture, ConvArchitecture)
+    images = of_images(plan.architecture)
     entries = None if images else plan.training.batch_size * plan.n_members * plan.encoder.features
     with one_thread(entries), progress_bar(parameters.verbose > 0 and on_step is None) as bar:
         task = replace(task, on_step=on_step or bar)
@@ -110,7 +111,7 @@ def _fingerprint(parameters: Parameters, plan: Plan, task: Task) -> str:
 def _seconds_to_draw(parameters: Parameters, plan: Plan, task: Task, draws: int) -> float:
     """About how long `transform` and so many draws of the data will take: by a block of networks that know nothing."""
     most, seconds = 0.6 * float(parameters.max_seconds or 0.0), 0.0
-    fresh, rows = Ensemble([task.posterior() for _ in range(plan.n_members)]).eval(), torch.arange(len(task.obs))
+    fresh, rows = Ensemble([_fresh(task) for _ in range(plan.n_members)]).eval(), torch.arange(len(task.obs))
     for _ in range(2):  # the first time is longer than any later one
         started = time.monotonic()
         where, _ = next(iter(draw_blocks(fresh, task.obs, rows, 16, 0, task.n_candidates)))
@@ -123,6 +124,10 @@ def _seconds_to_draw(parameters: Parameters, plan: Plan, task: Task, draws: int)
             stacklevel=4,
         )
     return min(seconds, most)
+
+
+def _fresh(task: Task) -> nn.Module:
+    return build_flow(task, task.obs) if isinstance(task.architecture, FlowArchitecture) else task.posterior()
 
 
 def _calibrated(model: FittedModel, result: FitResult[Ensemble | None], data: Dataset) -> FittedModel:
@@ -158,7 +163,7 @@ def _held_out(model: FittedModel, split: Split, clean: Tensor, noise: Corruption
 
     where, columns = hidden.flatten(1).nonzero().T.numpy()
     places = rows.numpy()[where]
-    if isinstance(model.architecture, ConvArchitecture):  # images are large: only those with pixels held out are kept
+    if of_images(model.architecture):  # images are large: only those with pixels held out are kept
         obs, places = obs[rows], where
     seen = np.where(obs.observed, obs.values, np.nan).reshape(len(obs), -1).astype(float)
     values = seen[places, columns]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from unfade import storage
-from unfade.corruption.noise import GrowingNoise
+from unfade.corruption.growing_noise import GrowingNoise
 from unfade.data import observations
 from unfade.data.columns import Column
 from unfade.data.dataset import Dataset, read
@@ -26,7 +26,7 @@ from unfade.inference.held_out import HeldOut
 from unfade.inference.sampling import draw_blocks, mean_blocks
 from unfade.methods.parameters import Parameters
 from unfade.methods.registry import DEFAULT_TRAINING
-from unfade.models.architectures import AnyArchitecture, ConvArchitecture
+from unfade.models.architectures import AnyArchitecture, of_images
 from unfade.models.latent_variable import Ensemble
 from unfade.training.loop import History
 from unfade.training.progress import counting
@@ -49,7 +49,7 @@ class FittedModel:
         Columns of the frame that was fitted on; None for arrays.
     posterior : Ensemble or None
         None if no entry varies.
-    architecture : Architecture or ConvArchitecture
+    architecture : Architecture, ConvArchitecture or FlowArchitecture
     seed : int
         Seed of the fit.
     calibration : Tensor, (features,), or None
@@ -176,7 +176,7 @@ class FittedModel:
         blocks = partial(
             mean_blocks if self.encoder.straight and fill == "mean" else draw_blocks,
             seed=self.seed, n_candidates=self.n_candidates,
-            draws=16 if isinstance(self.architecture, ConvArchitecture) else 100,
+            draws=16 if of_images(self.architecture) else 100,
         )  # fmt: skip
         with self._counted("filling", len(data), blocks) as counted:
             self._fill(means[None], data, rows, counted, self.seed, central=True)
@@ -296,7 +296,7 @@ class FittedModel:
     @contextmanager
     def _counted(self, label: str, rows: int, blocks: Blocks) -> Iterator[Blocks]:
         """Restrict small models to one thread inside, and give `blocks` with progress."""
-        images = isinstance(self.architecture, ConvArchitecture)
+        images = of_images(self.architecture)
         entries = None if images else DEFAULT_TRAINING.batch_size * self.encoder.features
         with one_thread(entries), counting(self.parameters.verbose > 0, label, rows) as add:
 

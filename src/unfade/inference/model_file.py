@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from unfade import storage
+from unfade.corruption.growing_noise import GrowingNoise
 from unfade.corruption.mixed import MixedLikelihood
-from unfade.corruption.noise import Corruption, GaussianNoise, GrowingNoise
+from unfade.corruption.noise import Corruption, GaussianNoise
 from unfade.data.containers import Column
 from unfade.data.encoder import FeatureEncoder, unlimited
 from unfade.data.observations import Scaling
@@ -22,7 +23,7 @@ from unfade.inference import model_schema
 from unfade.inference.fitted_model import FittedModel
 from unfade.methods.parameters import Parameters
 from unfade.methods.recipes import build_posterior
-from unfade.models.architectures import AnyArchitecture, Architecture, ConvArchitecture, image_of
+from unfade.models.architectures import AnyArchitecture, Architecture, ConvArchitecture, FlowArchitecture, image_of
 from unfade.models.baselines import NearestPixels
 from unfade.models.kinds import kind_of
 from unfade.models.latent_variable import Ensemble, PosteriorLVM
@@ -175,6 +176,9 @@ def _posterior(
         corruption: Corruption = noise
         if not space.plain:
             corruption = MixedLikelihood(noise, space.features, space.model_steps(), space.groups)
+        if isinstance(architecture, FlowArchitecture):
+            places = torch.zeros_like(state["members.0.entries"]) if "members.0.entries" in state else None
+            return architecture.posterior(space.features, corruption, places)
         if kinds[number] == "networks":
             return build_posterior(architecture, space.features, corruption, conditioned, infer_noise, own_prior)
         return _without_networks(kinds[number], space, corruption, _of_member(state, number))
@@ -218,11 +222,15 @@ def _check_sizes(
     if not members == len(kinds) == len({name.split(".")[1] for name in state}):
         raise ValueError(f"{members} models are announced, of {len(kinds)} kinds")
     with torch.device("meta"):
-        parts = [architecture.encoder(2 * features), architecture.decoder(features)] if "networks" in kinds else []
+        parts: list[nn.Module] = []
+        if isinstance(architecture, FlowArchitecture):
+            parts = [architecture.network(features)] if "flow" in kinds else []
+        elif "networks" in kinds:
+            parts = [architecture.encoder(2 * features), architecture.decoder(features)]
     networks = sum(p.numel() for part in parts for p in part.parameters())
     for number, kind in enumerate(kinds):
         there = sum(value.numel() for value in _of_member(state, number).values())
-        if there < (networks if kind == "networks" else features):
+        if there < (networks if kind in ("networks", "flow") else features):
             raise ValueError(f"a model of {networks or features} parameters is announced, {there} parameters were found")
 
 
@@ -250,7 +258,7 @@ def _column_from_json(column: dict[str, Any]) -> Column:
 
 def _to_json(value: Any) -> Any:
     """Convert a value to JSON."""
-    if isinstance(value, (Architecture, ConvArchitecture, TrainingConfig)):
+    if isinstance(value, (Architecture, ConvArchitecture, FlowArchitecture, TrainingConfig)):
         return asdict(value)
     if isinstance(value, dict):
         return {int(name) if isinstance(name, np.integer) else name: _to_json(part) for name, part in value.items()}
@@ -262,7 +270,9 @@ def _to_json(value: Any) -> Any:
 
 def _architecture(value: dict[str, Any] | None) -> Any:
     """Build an architecture from JSON."""
-    return _from_json(ConvArchitecture if value and "image" in value else Architecture, value)
+    known = set(value or ())
+    kind = FlowArchitecture if "units" in known else ConvArchitecture if "image" in known else Architecture
+    return _from_json(kind, value)
 
 
 def _from_json(kind: Any, value: dict[str, Any] | None) -> Any:

@@ -151,16 +151,21 @@ _CONVOLUTIONAL = record(
     prior_channels=whole(1, 4096), prior_latent=whole(1, 4096), width=_POSITIVE, decoder_sees=flag,
     widest=maybe(_POSITIVE),
 )  # fmt: skip
+_FLOW = record(
+    {"units": whole(1, _SIZE), "blocks": whole(1, 64)}, image=maybe(many(whole(1, _SIZE), 3, 3)),
+    channels=many(whole(8, 4096), 1, 12), patch=whole(1, 64), dropout=number(0, 0.99), steps=whole(1, 10_000),
+    decoder_sees=flag,
+)  # fmt: skip
 _TRAINING = record(
     steps=whole(1), batch_size=whole(1), learning_rate=_POSITIVE, clip_norm=_POSITIVE, decay=number(0),
-    warmup=many(number(), 3, 3), max_seconds=maybe(_POSITIVE), check_every=whole(1),
+    warmup=many(number(), 3, 3), max_seconds=maybe(_POSITIVE), check_every=whole(1), rise=whole(0),
 )  # fmt: skip
 
 
 def architecture(value: Any, where: str) -> None:
     """Check the sizes of networks, fully connected or convolutional."""
-    convolutional = isinstance(value, dict) and "image" in value
-    (_CONVOLUTIONAL if convolutional else _ARCHITECTURE)(value, where)
+    known = set(value) if isinstance(value, dict) else set()
+    (_FLOW if "units" in known else _CONVOLUTIONAL if "image" in known else _ARCHITECTURE)(value, where)
 
 
 _PARAMETERS = record(
@@ -212,7 +217,7 @@ _POSTERIOR = record(
     {"members": whole(1, 16), "conditioned": flag, "infer_noise": flag, "model": flag},
     linear=flag,
     own_prior=flag,
-    kinds=many(one_of("networks", "linear model", "trees", "nearest pixel"), 1, 16),
+    kinds=many(one_of("networks", "linear model", "trees", "nearest pixel", "flow"), 1, 16),
     turns=maybe(many(whole(0, 15), 16, 16)),
     nearest=maybe(many(whole(1, _SIZE), 3, 3)),
 )

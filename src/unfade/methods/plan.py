@@ -23,8 +23,10 @@ from unfade.models.architectures import (
     AnyArchitecture,
     Architecture,
     ConvArchitecture,
+    FlowArchitecture,
     architecture_for,
     conv_architecture,
+    flow_architecture,
     image_of,
     is_image,
     network_for,
@@ -102,6 +104,8 @@ class Plan:
     def _networks(self) -> str:
         if isinstance(self.architecture, ConvArchitecture):
             return f"convolutional networks of {', '.join(map(str, self.architecture.channels))} channels"
+        if isinstance(self.architecture, FlowArchitecture):
+            return "a flow by a U-Net" if self.architecture.image else "a flow by fully connected networks"
         hidden = " x ".join(map(str, self.architecture.hidden))
         return f"fully connected networks of {hidden} units, {self.architecture.latent} latent variables"
 
@@ -200,9 +204,21 @@ def _warn(parameters: Parameters, data: Dataset, encoder: FeatureEncoder, gaps: 
         warn_few_images(len(data.obs))
 
 
-def _convolutional(parameters: Parameters, obs: Observations) -> ConvArchitecture | None:
+def _flow(parameters: Parameters, obs: Observations) -> FlowArchitecture | None:
+    """The network of a flow for images; None for features."""
+    given = parameters.architecture
+    if parameters.method != "flow" or not isinstance(given, (FlowArchitecture, type(None))):
+        raise InvalidData(f"Method 'flow' and FlowArchitecture go together, got {parameters.method!r} and {given!r}.")
+    if len(obs.event_shape) < 2:
+        return None
+    return given or flow_architecture(obs.event_shape, parameters.torch_device().type == "cuda")
+
+
+def _convolutional(parameters: Parameters, obs: Observations) -> ConvArchitecture | FlowArchitecture | None:
     """The convolutional networks to use, if they are to be used."""
     given, noise, method = parameters.architecture, parameters.noise, parameters.method
+    if method == "flow" or isinstance(given, FlowArchitecture):
+        return _flow(parameters, obs)
     if isinstance(given, ConvArchitecture):
         if given.image != image_of(obs.event_shape):
             there = image_of(obs.event_shape)
@@ -221,6 +237,8 @@ def _convolutional(parameters: Parameters, obs: Observations) -> ConvArchitectur
 def _fully_connected(parameters: Parameters, samples: int, encoder: FeatureEncoder) -> AnyArchitecture:
     """The user's networks, the method's own, or some that suit the data."""
     bounded = encoder.ends is not None
+    if parameters.method == "flow":
+        return parameters.architecture or flow_architecture(encoder.event_shape, parameters.torch_device().type == "cuda")
     chosen = parameters.architecture or METHODS[parameters.method].architecture
     chosen = chosen or architecture_for(samples, int(encoder.modelled.sum()), bounded)
     if isinstance(chosen, Architecture) and chosen.bounded and not bounded:

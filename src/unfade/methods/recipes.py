@@ -9,14 +9,17 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from unfade.corruption.noise import Corruption, GaussianNoise, GrowingNoise
+from unfade.corruption.growing_noise import GrowingNoise
+from unfade.corruption.noise import Corruption, GaussianNoise
 from unfade.data.observations import Observations
 from unfade.errors import InvalidData
-from unfade.models.architectures import AnyArchitecture, ConvArchitecture
+from unfade.models.architectures import AnyArchitecture, ConvArchitecture, FlowArchitecture, LatentArchitecture
 from unfade.models.conditional_densities import Gaussian
+from unfade.models.flow import FlowPosterior
 from unfade.models.latent_variable import PosteriorLVM, PriorLVM
 from unfade.training.checkpoints import Checkpoint
 from unfade.training.early_stopping import HoldOut, Rival, Split, hold_out, hold_out_as
+from unfade.training.expectation import ExpectationStep
 from unfade.training.loop import OnStep, TrainingConfig, scoped_seed
 from unfade.training.objectives import (
     MIWAE,
@@ -43,10 +46,11 @@ class Stage:
 
     watched: for as long as observed cells say that `hold` holds out, unless the number of steps is fixed; the steps it
     took are what the shares of later stages refer to. finds_noise: whether it is there to find the noise level. warmup: of
-    the objective, in place of the training's. A recipe is told of each stage whether training was interrupted.
+    the objective, in place of the training's. training: in place of the task's. e_step: makes the data of the stage, and
+    goes on making them. A recipe is told of each stage whether training was interrupted.
     """
 
-    posterior: PosteriorLVM
+    posterior: PosteriorLVM | FlowPosterior
     objective: Objective
     share: float = 1.0
     time_share: float = 1.0
@@ -54,9 +58,12 @@ class Stage:
     hold: HoldOut = hold_out
     finds_noise: bool = False
     warmup: tuple[float, float, float] | None = None
+    training: TrainingConfig | None = None
+    e_step: ExpectationStep | None = None
 
 
 Recipe = Generator[Stage, bool, PosteriorLVM]
+FlowRecipe = Generator[Stage, bool, FlowPosterior]
 
 
 @dataclass(frozen=True)
@@ -92,10 +99,17 @@ class Task:
         """Number of entries of a sample."""
         return self.obs.event_shape.numel()
 
+    @property
+    def networks(self) -> LatentArchitecture:
+        """Networks of a model with latent variables."""
+        if isinstance(self.architecture, FlowArchitecture):
+            raise InvalidData("Method 'flow' alone takes a FlowArchitecture. Give an Architecture or a ConvArchitecture.")
+        return self.architecture
+
     def posterior(self, conditioned: bool = True, infer_noise: bool = False, own_prior: bool = False) -> PosteriorLVM:
         """A fresh posterior on the data's device."""
         kind = conditioned, infer_noise, own_prior
-        built = build_posterior(self.architecture, self.features, self.corruption, *kind, self.seed)
+        built = build_posterior(self.networks, self.features, self.corruption, *kind, self.seed)
         decoder = built.decoder
         if isinstance(decoder, Gaussian) and decoder.ends is not None and self.ends is not None:
             decoder.ends.copy_(self.ends)
@@ -103,7 +117,7 @@ class Task:
 
 
 def build_posterior(
-    architecture: AnyArchitecture,
+    architecture: LatentArchitecture,
     features: int,
     corruption: Corruption,
     conditioned: bool,
@@ -124,7 +138,7 @@ def build_posterior(
         )
 
 
-def _noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most: int) -> Generator[Stage, bool, bool]:
+def noise_stage(task: Task, posterior: PosteriorLVM, objective: Objective, most: int) -> Generator[Stage, bool, bool]:
     """A short first stage that finds the noise level and freezes it.
 
     Noise and decoder variance are not told apart by the likelihood, which sees their sum: the noise
@@ -191,10 +205,10 @@ def _alone(task: Task, objective: Objective, time_share: float = 1.0, noise_step
     """
     posterior = task.posterior(**kind)
     if posterior.corruption.learned:
-        interrupted = yield from _noise_stage(task, posterior, objective, noise_steps)
+        interrupted = yield from noise_stage(task, posterior, objective, noise_steps)
         if not interrupted:
             posterior = task.posterior(**kind)
-    yield Stage(posterior, objective, time_share=time_share, watched=True, hold=_hold(task))
+    yield Stage(posterior, objective, time_share=time_share, watched=True, hold=hold_for(task))
     return posterior
 
 
@@ -211,7 +225,7 @@ def paper_tae(
     """The paper's model with the settings of supplement C (gamma rises between 50,000 and 100,000 of 500,000 steps)."""
     if penalty not in ("sample", "expectation"):
         raise InvalidData(f"penalty must be 'sample' or 'expectation', got {penalty!r}.")
-    architecture, features = task.architecture, task.features
+    architecture, features = task.networks, task.features
     sees = architecture.decoder_sees
     with scoped_seed(task.seed + 1):
         inverter = architecture.encoder(3 * features if sees else features)
@@ -264,11 +278,11 @@ def seeing_tae(task: Task) -> Recipe:
         raise InvalidData("A decoder that sees y needs data without noise. Use decoder_sees=False, or noise=None.")
     image = task.architecture.image
     posterior = task.posterior(conditioned=False)
-    yield Stage(posterior, PredictiveCRPS(image, hide_boxes(image)), watched=True, hold=_hold(task))
+    yield Stage(posterior, PredictiveCRPS(image, hide_boxes(image)), watched=True, hold=hold_for(task))
     return posterior
 
 
-def _hold(task: Task) -> HoldOut:
+def hold_for(task: Task) -> HoldOut:
     """What is held out is like what is missing: of images, holes."""
     if task.split is not None:
         return lambda *_: task.split
@@ -289,8 +303,8 @@ def _bound_stage(task: Task, model: PosteriorLVM, weights: int, share: float) ->
     r and q(z_p|x) start fresh and are trained alone at first, else the loose bound would spoil the start.
     """
     with scoped_seed(task.seed + 1):
-        prior = PriorLVM(task.architecture.encoder(task.features), copy.deepcopy(model.decoder))
-        objective = TAE(prior, task.architecture.encoder(3 * task.features), weights)
+        prior = PriorLVM(task.networks.encoder(task.features), copy.deepcopy(model.decoder))
+        objective = TAE(prior, task.networks.encoder(3 * task.features), weights)
     posterior = copy.deepcopy(model)
     posterior.model = model.requires_grad_(False)
     parts = (posterior.encoder, posterior.decoder, prior.decoder)

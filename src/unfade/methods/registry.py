@@ -4,7 +4,7 @@ import inspect
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -13,8 +13,10 @@ from unfade.data.observations import by_columns, variance
 from unfade.data.options import TOLD
 from unfade.errors import InvalidData
 from unfade.methods import recipes
-from unfade.methods.recipes import NARROW, Recipe, Stage, Task
-from unfade.models.architectures import PAPER, AnyArchitecture, Architecture, ConvArchitecture
+from unfade.methods.flow import flow
+from unfade.methods.recipes import NARROW, FlowRecipe, Recipe, Stage, Task
+from unfade.models.architectures import PAPER, AnyArchitecture, Architecture, FlowArchitecture, of_images
+from unfade.models.flow import FlowPosterior
 from unfade.models.latent_variable import PosteriorLVM
 from unfade.training.early_stopping import Split, train_watched
 from unfade.training.loop import History, Run, TrainingConfig, train_many
@@ -37,7 +39,7 @@ def candidates_for(method: str, architecture: AnyArchitecture, predictive: bool)
     None where the decoder sees y, so is no prior, none for images' many z, and none where q(x|y) is trained by what it
     predicts: its plain draws are better.
     """
-    none = architecture.decoder_sees or isinstance(architecture, ConvArchitecture) or predictive
+    none = architecture.decoder_sees or of_images(architecture) or predictive  # a flow's sees y
     return 0 if none else METHODS[method].n_candidates
 
 
@@ -68,7 +70,7 @@ class Method:
     are trained side by side for small tables, each from a start of its own.
     """
 
-    recipe: Callable[..., Recipe]
+    recipe: Callable[..., Recipe | FlowRecipe]
     n_candidates: int
     training: TrainingConfig = DEFAULT_TRAINING
     architecture: Architecture | None = None
@@ -77,7 +79,9 @@ class Method:
     members: int = 1
 
 
+FLOW_TRAINING = TrainingConfig(steps=16_000, batch_size=512, learning_rate=1e-3, clip_norm=1.0, rise=200)
 METHODS = {
+    "flow": Method(flow, 0, FLOW_TRAINING, mixed=False),
     "tae": Method(recipes.tae, n_candidates=200, seeing=recipes.seeing_tae, members=4),
     "tae-paper": Method(recipes.paper_tae, 0, PAPER_TRAINING, PAPER, seeing=recipes.paper_tae, mixed=False),
     "mvae": Method(recipes.mvae, n_candidates=0),
@@ -115,14 +119,14 @@ def fit_method(name: str, task: Task, settings: dict[str, Any]) -> FitResult[Pos
 class _Fitting:
     """A recipe on its way: the stage that it has come to, and what happened so far."""
 
-    def __init__(self, task: Task, recipe: Recipe):
+    def __init__(self, task: Task, recipe: Recipe | FlowRecipe):
         self.task, self.recipe = task, recipe
         self.steps = task.training.steps
         self.histories: list[History] = []
         self.split: Split | None = None
         self.predicted: Tensor | None = None
         self.stage: Stage | None = None
-        self.posterior: PosteriorLVM | None = None
+        self.posterior: PosteriorLVM | FlowPosterior | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -139,14 +143,18 @@ class _Fitting:
         """The stage as `train_many` takes it, if it begins `now`."""
         task = self.task
         seconds = None if task.deadline is None else max(1e-3, stage.time_share * (task.deadline - now))
-        config = replace(task.training, steps=max(1, int(self.steps * stage.share)), max_seconds=seconds)
+        training = stage.training or replace(task.training, steps=max(1, int(self.steps * stage.share)))
+        config = replace(training, max_seconds=seconds)
         config = config if stage.warmup is None else replace(config, warmup=stage.warmup)
-        return Run(stage.posterior, stage.objective.to(task.obs.values), task.obs, config, task.seed + len(self.histories))
+        obs = task.obs if stage.e_step is None else stage.e_step.draws
+        return Run(stage.posterior, stage.objective.to(task.obs.values), obs, config, task.seed + len(self.histories))
 
     def result(self) -> FitResult[PosteriorLVM]:
         """What was found."""
         assert self.posterior is not None
-        return FitResult(self.posterior, tuple(self.histories), self.split, self.predicted, steps=self.steps)
+        return FitResult(
+            cast(PosteriorLVM, self.posterior), tuple(self.histories), self.split, self.predicted, steps=self.steps
+        )
 
 
 def fit_many(name: str, tasks: Sequence[Task], settings: Sequence[dict[str, Any]]) -> list[FitResult[PosteriorLVM]]:
@@ -169,7 +177,10 @@ def fit_many(name: str, tasks: Sequence[Task], settings: Sequence[dict[str, Any]
 def _train(fits: Sequence[_Fitting], stages: Sequence[Stage]) -> None:
     first, now = fits[0].task, time.monotonic()
     runs = [fit.run_of(stage, now) for fit, stage in zip(fits, stages, strict=True)]
-    if stages[0].watched and not first.fixed_steps:
+    histories: list[list[History]]
+    if stages[0].e_step is not None:
+        histories = [_train_flow(*each) for each in zip(fits, runs, stages, strict=True)]
+    elif stages[0].watched and not first.fixed_steps:
         watched = train_watched(runs, first.n_candidates, first.on_step, first.checkpoint, stages[0].hold, first.rival)
         histories = watched.histories
         for fit in fits:
@@ -184,6 +195,14 @@ def _train(fits: Sequence[_Fitting], stages: Sequence[Stage]) -> None:
         tasks = [fit.task for fit in fits]
         for together in {id(task.obs): [other for other in tasks if other.obs is task.obs] for task in tasks}.values():
             _settle_noise(together)
+
+
+def _train_flow(fit: _Fitting, run: Run, stage: Stage) -> list[History]:
+    """Train a flow, alone: its steps are as much as a device can do."""
+    assert stage.e_step is not None
+    histories = train_many([run], fit.task.on_step, stage.e_step, fit.task.checkpoint)
+    fit.split, fit.predicted = stage.e_step.split, stage.e_step.finish()
+    return histories
 
 
 @torch.no_grad()
@@ -204,8 +223,9 @@ def _settle_noise(tasks: Sequence[Task]) -> None:
         corruption.forget_noise(untold)
 
 
-def _start(name: str, task: Task, settings: dict[str, Any]) -> Recipe:
-    recipe = METHODS[name].seeing if task.architecture.decoder_sees else METHODS[name].recipe
+def _start(name: str, task: Task, settings: dict[str, Any]) -> Recipe | FlowRecipe:
+    sees = task.architecture.decoder_sees and not isinstance(task.architecture, FlowArchitecture)
+    recipe = METHODS[name].seeing if sees else METHODS[name].recipe
     if recipe is None:
         raise InvalidData(f"method {name!r} uses its decoder as a model of p(x), so it must not see y: decoder_sees=False.")
     known = set(inspect.signature(recipe).parameters) - {"task"}

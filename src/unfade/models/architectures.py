@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
-from torch import nn
+from torch import Tensor, nn
 
+from unfade.corruption.noise import Corruption
 from unfade.errors import InvalidData
 from unfade.models import networks
 from unfade.models.conditional_densities import Gaussian
+from unfade.models.flow import FlowPosterior
 from unfade.models.latent_variable import PriorLVM
 from unfade.models.networks import MLP, Down, Up
+from unfade.models.velocity_networks import FeatureNetwork, UNet, VelocityNetwork
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,39 @@ class ConvArchitecture:
         return nn.Sequential(body, nn.Conv2d(self.channels[0], outputs, 1))
 
 
-AnyArchitecture = Architecture | ConvArchitecture
+@dataclass(frozen=True)
+class FlowArchitecture:
+    """Sizes of the network of a flow posterior.
+
+    image: height, width, channels, for a U-Net; None: residual layers over features. channels: of the maps at the size of
+    the image, 1/2, 1/4, ...; patch: side of the squares of pixels that are one place of the largest maps. units, blocks: of
+    residual layers. dropout: share of channels or units set to 0 in training. steps: of the differential equation.
+    """
+
+    image: tuple[int, int, int] | None = None
+    channels: tuple[int, ...] = (64, 128, 128)
+    patch: int = 1
+    units: int = 512
+    blocks: int = 4
+    dropout: float = 0.1
+    steps: int = 16
+    decoder_sees: bool = True  # its draws need no proposals
+
+    def network(self, features: int) -> VelocityNetwork:
+        """The velocity network: x_t, y and mask, and t, to a velocity."""
+        if self.image is None:
+            return FeatureNetwork(features, self.units, self.blocks, 3, self.dropout)
+        return UNet(self.image, self.channels, 3, self.patch, self.dropout)
+
+    def posterior(self, features: int, corruption: Corruption, places: Tensor | None) -> FlowPosterior:
+        """A flow with fresh weights. places: where the features lie in the image; None: they are all of its entries."""
+        size = features if self.image is None else prod(self.image)
+        entries = None if places is None or len(places) == size else places
+        return FlowPosterior(self.network(features), corruption, entries, size, self.steps)
+
+
+LatentArchitecture = Architecture | ConvArchitecture  # of models with latent variables
+AnyArchitecture = LatentArchitecture | FlowArchitecture
 
 # Supplement C: 400, 400 units and 20 latents, prior 50, 50 and 5; 500,000 steps of 20 at a rate printed as 2^-4.
 PAPER = Architecture()
@@ -173,10 +209,26 @@ def network_for(network: str, event_shape: Sequence[int], predictive: bool = Tru
     return network
 
 
+def of_images(architecture: AnyArchitecture) -> bool:
+    """Whether networks are for images, which are large: they take all threads, and few draws for a mean."""
+    return getattr(architecture, "image", None) is not None
+
+
 def image_of(event_shape: Sequence[int]) -> tuple[int, int, int]:
     """Height, width and channels of samples (height, width) or (height, width, channels)."""
     height, width, channels = (*event_shape, 1)[:3]
     return height, width, channels
+
+
+def flow_architecture(event_shape: Sequence[int], large: bool) -> FlowArchitecture:
+    """Sizes of a flow's network for samples of some shape; large: where there is a GPU."""
+    if len(event_shape) not in (2, 3):
+        return FlowArchitecture(units=512 if large else 128, blocks=4 if large else 3)
+    image = image_of(event_shape)
+    side, patch = max(image[:2]), 2 if max(image[:2]) > 64 else 1
+    halvings = max(1, min(3, (side // patch - 1).bit_length() - 3))  # down to 5 to 8 pixels, where there are so many
+    first = 64 if large else 32
+    return FlowArchitecture(image, (first, *[2 * first] * halvings), patch)
 
 
 def conv_architecture(network: str, event_shape: Sequence[int], decoder_sees: bool) -> ConvArchitecture:

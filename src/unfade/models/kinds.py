@@ -3,6 +3,7 @@
 from torch import nn
 
 from unfade.models.baselines import NearestPixels
+from unfade.models.flow import FlowPosterior
 from unfade.models.latent_variable import Ensemble
 from unfade.models.linear import LinearDecoder
 from unfade.models.trees import ChainedTrees
@@ -14,6 +15,8 @@ def kind_of(member: nn.Module) -> str:
         return "trees"
     if isinstance(member, NearestPixels):
         return "nearest pixel"
+    if isinstance(member, FlowPosterior):
+        return "flow"
     return "linear model" if isinstance(getattr(member, "decoder", None), LinearDecoder) else "networks"
 
 

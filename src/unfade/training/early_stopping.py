@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,6 @@ from torch import Tensor, nn
 from unfade.corruption.noise import Corruption
 from unfade.data.observations import Observations
 from unfade.metrics import coverage_due, crps, stretch
-from unfade.models.latent_variable import PosteriorLVM
 from unfade.rng import generator_normals
 from unfade.training import distributed as processes
 from unfade.training.checkpoints import Checkpoint
@@ -36,7 +36,7 @@ class Split:
     seed: int
 
     @torch.no_grad()
-    def predict(self, posteriors: Sequence[PosteriorLVM], n_candidates: int = 0, draws: int = 20) -> Tensor:
+    def predict(self, posteriors: Sequence[Any], n_candidates: int = 0, draws: int = 20) -> Tensor:
         """Draws of the clean values, (draws, rows, features): as many by each posterior."""
         normals = generator_normals(torch.Generator(self.given.values.device).manual_seed(self.seed))
         entries, cpu = self.given.values.shape[1], self.given.values.device.type == "cpu"

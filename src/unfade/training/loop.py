@@ -13,6 +13,7 @@ from torch import Tensor
 
 from unfade.data.observations import Observations
 from unfade.errors import InvalidData, TrainingFailed
+from unfade.models.flow import FlowPosterior
 from unfade.models.latent_variable import PosteriorLVM
 from unfade.training import distributed as processes
 from unfade.training.checkpoints import Checkpoint, State
@@ -24,8 +25,8 @@ from unfade.training.step import Stepper, Trained
 class TrainingConfig:
     """How to train; shares are of the run's length.
 
-    The rate stays constant, then falls linearly to zero over the last `decay` of the run. gamma, the
-    paper's warm-up, goes from `warmup[2]` to 1 between the shares `warmup[0]` and `warmup[1]`.
+    The rate rises over the first `rise` steps, stays constant, then falls linearly to zero over the last `decay` of the
+    run. gamma, the paper's warm-up, goes from `warmup[2]` to 1 between the shares `warmup[0]` and `warmup[1]`.
     """
 
     steps: int = 5000
@@ -36,15 +37,17 @@ class TrainingConfig:
     warmup: tuple[float, float, float] = (0.0, 0.0, 1.0)
     max_seconds: float | None = None
     check_every: int = 50
+    rise: int = 0
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "learning_rate", "clip_norm", "check_every"):
             if not getattr(self, name) > 0:
                 raise InvalidData(f"TrainingConfig.{name} must be positive, got {getattr(self, name)!r}.")
 
-    def rate_at(self, progress: float) -> float:
-        """Learning rate at a share of the run."""
-        return self.learning_rate * max(0.0, min(1.0, (1 - progress) / self.decay if self.decay else 1.0))
+    def rate_at(self, progress: float, step: int = 0) -> float:
+        """Learning rate at a share of the run, and at a step."""
+        risen = min(1.0, (step + 1) / self.rise) if self.rise else 1.0
+        return self.learning_rate * risen * max(0.0, min(1.0, (1 - progress) / self.decay if self.decay else 1.0))
 
     def warmup_at(self, progress: float) -> float:
         """gamma at a share of the run."""
@@ -176,7 +179,7 @@ def batches(samples: int, size: int, seed: int) -> Iterator[Tensor]:
 class Run:
     """One model to train: what `train` takes."""
 
-    posterior: PosteriorLVM
+    posterior: PosteriorLVM | FlowPosterior
     objective: Objective
     obs: Observations
     config: TrainingConfig
@@ -242,7 +245,7 @@ class _Loop:
         try:
             while not self.ended and self._share() < 1:
                 self._plan()
-                how = how or self.stepper.accelerate(_worth_compiling(self.config))
+                how = how or self.stepper.accelerate(self._worth_compiling())
                 progress = self._stretch()
                 if on_step is not None and on_step(progress):
                     self._end(Ended.STOPPED)
@@ -265,6 +268,11 @@ class _Loop:
             record.seconds, record.step = time.monotonic() - self.started, how or record.step
         return self.history
 
+    def _worth_compiling(self) -> bool:
+        seconds = self.config.max_seconds
+        long = self.config.steps >= COMPILE_FROM and (seconds is None or seconds >= COMPILE_SECONDS)
+        return long and not self.runs[0].objective.compiles
+
     def _plan(self) -> None:
         """Batches, rates and warm-ups of the next stretch."""
         now, config = self._share(), self.config
@@ -272,7 +280,8 @@ class _Loop:
         self.stepper.plan(
             self.done,
             torch.stack([torch.stack([next(rows) for rows in self.order]) for _ in ahead]),
-            torch.tensor([[run.config.rate_at(share) for run in self.runs] for share in ahead]) / 2**self.falls,
+            torch.tensor([[run.config.rate_at(share, self.done + i) for run in self.runs] for i, share in enumerate(ahead)])
+            / 2**self.falls,
             torch.tensor([[run.config.warmup_at(share) for run in self.runs] for share in ahead]),
         )
 
@@ -344,10 +353,6 @@ class _Loop:
         for _ in range(-(-self.done // self.config.check_every) * self.config.check_every):  # batches that were planned
             for rows in self.order:
                 next(rows)
-
-
-def _worth_compiling(config: TrainingConfig) -> bool:
-    return config.steps >= COMPILE_FROM and (config.max_seconds is None or config.max_seconds >= COMPILE_SECONDS)
 
 
 def _failure(step: int, means: dict[str, float]) -> str:

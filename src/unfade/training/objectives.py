@@ -8,12 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import kl_divergence
 from torch.nn import functional
 
+from unfade.corruption.noise import Corruption
 from unfade.data.observations import Observations
 from unfade.models.conditional_densities import Conditional, reparametrise, standard_normal, unstacked
 from unfade.models.latent_variable import PosteriorLVM, PriorLVM
@@ -31,7 +33,12 @@ class Bound:
 
 
 class Objective(nn.Module, ABC):
-    """What training maximises. Owns the networks that only it needs."""
+    """What training maximises. Owns the networks that only it needs.
+
+    compiles: whether it compiles on a GPU what is slow, so that the step as a whole is not.
+    """
+
+    compiles = False
 
     @abstractmethod
     def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
@@ -248,6 +255,39 @@ class PredictiveCRPS(Objective):
 
     def _images(self, flat: Tensor) -> Tensor:
         return flat.reshape(-1, *self.image).movedim(-1, 1)
+
+
+class FlowMatching(Objective):
+    """-|v(x_t, t, y') - (x - e)|^2 at x_t = (1-t) e + t x, e normal: the forward KL from q(x|y') to p(x|y').
+
+    The data are draws x of clean rows. y' is x corrupted again, with the mask of another row; one row in twenty shows
+    nothing, so that the same network is p(x). posterior: a FlowPosterior. corruption: held in a list, as the E step
+    changes it while training goes on.
+    """
+
+    compiles = True
+    NOTHING = -1.645  # quantile of the normal distribution below which a row shows nothing
+
+    def __init__(self, corruption: Corruption):
+        super().__init__()
+        self.corruption = [corruption]
+
+    def forward(self, posterior: Any, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
+        """Minus the mean squared error of the velocity."""
+        shown = obs.observed.roll(1, 0) & (normals(len(obs), 1) > self.NOTHING)
+        y = self.corruption[0].corrupt(obs.values, shown, normals)
+        x, start = posterior.scaled(obs.values), normals(*obs.values.shape)
+        t = normals(len(obs)).sigmoid()
+        x_t = torch.lerp(start, x, t[:, None])
+        numbers = normals(len(obs), posterior.dropped) if posterior.dropped else None
+        error = (posterior.velocity(x_t, t, y, numbers) - (x - start)).square().mean(1)
+        return Bound(-error, {"squared error": error})
+
+
+def hide_as_others(obs: Observations, normals: Normals) -> Tensor:
+    """What another sample does not show; a share of the entries where that hides nothing."""
+    theirs = obs.observed & ~obs.observed.roll(1, 0)
+    return torch.where(theirs.any(1, keepdim=True), theirs, hide_share(obs, normals))
 
 
 def hide_share(obs: Observations, normals: Normals) -> Tensor:

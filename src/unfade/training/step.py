@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from unfade.data.observations import Observations
+from unfade.models.flow import FlowPosterior
 from unfade.models.latent_variable import PosteriorLVM
 from unfade.rng import Normals, step_keys, step_normals
 from unfade.training import distributed as processes
@@ -26,7 +27,7 @@ _PRECISION = threading.Lock()  # torch has one precision of products for all thr
 class Trained(nn.Module):
     """A posterior and the objective it is trained by, as one module."""
 
-    def __init__(self, posterior: PosteriorLVM, objective: Objective):
+    def __init__(self, posterior: PosteriorLVM | FlowPosterior, objective: Objective):
         super().__init__()
         self.posterior = posterior
         self.objective = objective
@@ -210,7 +211,7 @@ class Stepper:
 
     def _probe(self) -> list[str]:
         first = Observations(*(part[0, :1] for part in self.data))
-        with torch.no_grad():
+        with torch.no_grad(), eager(self.device):
             return list(self.models[0](first, step_normals(self.seeds[0]), torch.ones((), device=self.device)).terms)
 
     def _loss(
@@ -248,6 +249,16 @@ class Stepper:
             self.average.copy_(torch.lerp(self.average, self.flat, recent[:, None]))
         self.totals += means
         self.place += 1
+
+
+@contextmanager
+def eager(device: torch.device) -> Iterator[None]:
+    """Nothing is compiled inside: for single evaluations of what is compiled in training."""
+    if device.type == "cuda":  # elsewhere nothing is, and torch need not load its compiler
+        with torch.compiler.set_stance("force_eager"):
+            yield
+    else:
+        yield
 
 
 @contextmanager
