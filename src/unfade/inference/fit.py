@@ -66,8 +66,8 @@ def fit(
         checkpoint.begin(_fingerprint(parameters, plan, task))
     result = _train(parameters, plan, replace(task, checkpoint=checkpoint), on_step)
     _warn_how_it_ended(result)
-    untold = searched & task.corruption.exact.cpu()
-    _warn_untold_noise(untold, plan, data)
+    unidentified = searched & task.corruption.exact.cpu()
+    _warn_unidentified_noise(unidentified, plan, data)
     model = FittedModel(
         parameters, plan.encoder, data.container.columns, result.posterior, plan.architecture, plan.seed,
         support_gaps=plan.support_gaps, histories=result.histories,
@@ -168,10 +168,10 @@ def _held_out(model: FittedModel, split: Split, clean: Tensor, noise: Corruption
     return held if is_image(obs.event_shape) else held.judged()  # of pixels those beside them say something
 
 
-def _warn_untold_noise(untold: Tensor, plan: Plan, data: Dataset) -> None:
+def _warn_unidentified_noise(unidentified: Tensor, plan: Plan, data: Dataset) -> None:
     """Warn of columns whose noise was to be learned and cannot be told."""
     encoder, columns = plan.encoder, data.columns
-    entries = encoder.numbers[untold.expand(encoder.features)[: len(encoder.numbers)]].tolist()
+    entries = encoder.numbers[unidentified.expand(encoder.features)[: len(encoder.numbers)]].tolist()
     if entries:
         names = [columns[i].name if columns else i for i in entries]
         warnings.warn(

@@ -63,8 +63,8 @@ class Plan:
 
     def corruption(self) -> Corruption:
         """How clean became observed, in the encoder's units; its noise level may be to be learned."""
-        sure = torch.tensor(self.temporal) if self.temporal else None
-        return recording(1.0 if _is(self.noise, "infer") else self.noise, self.encoder, sure)
+        exempt = torch.tensor(self.temporal) if self.temporal else None
+        return recording(1.0 if _is(self.noise, "infer") else self.noise, self.encoder, exempt)
 
     def task(self, data: Dataset) -> Task:
         """The fit as recipes take it."""

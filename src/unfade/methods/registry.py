@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from unfade.data.observations import by_columns, variance
-from unfade.data.options import TOLD
+from unfade.data.options import IDENTIFIED
 from unfade.errors import InvalidData
 from unfade.methods import recipes
 from unfade.methods.recipes import NARROW, Recipe, Stage, Task
@@ -198,10 +198,10 @@ def _settle_noise(tasks: Sequence[Task]) -> None:
         return
     level = torch.stack([corruption.std for corruption in corruptions]).mean(0)
     _, sd = by_columns(variance, obs.values.double(), obs.observed)
-    untold = (level.square() >= (1 - TOLD) * sd.square()) & corruptions[0].searched
+    unidentified = (level.square() >= (1 - IDENTIFIED) * sd.square()) & corruptions[0].searched
     for corruption in corruptions:
         corruption.set_level(level)
-        corruption.forget_noise(untold)
+        corruption.forget_noise(unidentified)
 
 
 def _start(name: str, task: Task, settings: dict[str, Any]) -> Recipe:

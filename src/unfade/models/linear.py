@@ -129,9 +129,9 @@ def factor_analysis(
         solved = torch.linalg.solve(gram, cross)
         variance = torch.maximum((squares - (cross * solved).sum(1)) / counts, extra + _LEAST * own)
         moments = (w[:, None, None] * joint).mean(0)
-        centre, spread = moments[-1, :-1], moments[:-1, :-1] - moments[-1, :-1].outer(moments[-1, :-1])
+        centre, covariance = moments[-1, :-1], moments[:-1, :-1] - moments[-1, :-1].outer(moments[-1, :-1])
         mean = solved[:, -1] + solved[:, :-1] @ centre
-        loadings = solved[:, :-1] @ torch.linalg.cholesky(spread)
+        loadings = solved[:, :-1] @ torch.linalg.cholesky(covariance)
         if ((loadings @ loadings.T - before) / unit).abs().max() < 1e-3:
             break
     return loadings, mean, variance - extra

@@ -101,7 +101,7 @@ def hold_out(obs: Observations, seed: int, corruption: Corruption) -> Split | No
     generator = torch.Generator(obs.values.device).manual_seed(seed)
     share = min(0.25, max(0.1, 1000 / max(1, int(obs.observed.sum()))))
     chosen = torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < share
-    held = obs.observed & corruption.whole(chosen)
+    held = obs.observed & corruption.whole_categories(chosen)
     rows = held.any(1).nonzero().flatten()
     most = max(16, min(1024, 2**21 // held.shape[1]))
     some = rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:most]]
@@ -119,7 +119,7 @@ def hold_out_as(hide: Hiding) -> HoldOut:
         entries = obs.values.shape[1]
         most = max(1, min(len(obs) // 5, max(32, 2**17 // entries), 2**21 // entries))  # of small images more
         some = torch.randperm(len(obs), generator=generator, device=generator.device)[:most]
-        hidden = obs.observed[some] & corruption.whole(hide(obs[some], generator_normals(generator)))
+        hidden = obs.observed[some] & corruption.whole_categories(hide(obs[some], generator_normals(generator)))
         held = torch.zeros_like(obs.observed)
         held[some] = hidden
         seen = obs.only(~held)
