@@ -118,7 +118,7 @@ class FeatureEncoder:
 
     @property
     def plain(self) -> bool:
-        """Whether every feature is a number that is seen as it is, or with noise."""
+        """Whether every feature is a number that is seen exactly, or with noise."""
         return not (self.repeated or self.n_categories)
 
     @property

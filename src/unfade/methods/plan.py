@@ -111,7 +111,7 @@ class Plan:
 
 def _noise_in_words(noise: Any) -> str:
     if noise is None:
-        return "none, observed cells stay as they are"
+        return "none, observed cells are unchanged"
     return f"{noise}" if isinstance(noise, str) else f"standard deviation {np.round(noise, 6)}"
 
 
@@ -165,7 +165,7 @@ def _noise(parameters: Parameters, data: Dataset, scaling: str | None) -> Any:
 
 
 def _stacked(parameters: Parameters, encoder: FeatureEncoder, growing: bool) -> bool:
-    """Whether cheaper models stand beside the networks: for narrow tables, where the user leaves the models open."""
+    """Whether cheaper models are fitted too: for narrow tables, where the user leaves the models open."""
     left_open = parameters.method == "tae" and not (parameters.settings or parameters.architecture or parameters.max_steps)
     return left_open and encoder.features <= NARROW and not (encoder.limited or growing)
 

@@ -252,7 +252,7 @@ POSTERIORS = ("auto", "predictive", "forward", "bound")
 
 
 def predicts(posterior: str, numbers: int) -> bool:
-    """Whether a TAE's posterior is trained by what it predicts. numbers: features that are no category's."""
+    """Whether a TAE's posterior is trained by masked prediction. numbers: features that are no category's."""
     return posterior == "predictive" or (posterior == "auto" and numbers > NARROW)
 
 
@@ -269,7 +269,7 @@ def seeing_tae(task: Task) -> Recipe:
 
 
 def _hold(task: Task) -> HoldOut:
-    """What is held out is like what is missing: of images, holes."""
+    """Held-out cells are like missing ones: of images, holes."""
     if task.split is not None:
         return lambda *_: task.split
     return hold_out if task.image is None else hold_out_as(hide_holes(task.image, task.places))

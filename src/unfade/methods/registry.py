@@ -32,7 +32,7 @@ def members_for(method: str, features: int, stacked: bool) -> int:
 
 
 def candidates_for(method: str, architecture: AnyArchitecture, predictive: bool) -> int:
-    """Candidates a draw is chosen from.
+    """Proposals a draw is resampled from.
 
     None where the decoder sees y, so is no prior, none for images' many z, and none where q(x|y) is trained by what it
     predicts: its plain draws are better.
@@ -113,7 +113,7 @@ def fit_method(name: str, task: Task, settings: dict[str, Any]) -> FitResult[Pos
 
 
 class _Fitting:
-    """A recipe on its way: the stage that it has come to, and what happened so far."""
+    """A recipe that is being run: the stage that it has come to, and what happened so far."""
 
     def __init__(self, task: Task, recipe: Recipe):
         self.task, self.recipe = task, recipe
@@ -188,7 +188,7 @@ def _train(fits: Sequence[_Fitting], stages: Sequence[Stage]) -> None:
 
 @torch.no_grad()
 def _settle_noise(tasks: Sequence[Task]) -> None:
-    """Models of the same data take the mean of the levels they found, where there is one a column.
+    """Models of the same data take the mean of the levels they found, where there is one per column.
 
     A level that takes half of what a column varies by, or more, is the column's own spread as much as noise, as others
     do not explain it: such a column is taken as exact.

@@ -1,4 +1,4 @@
-"""The linear model beside the networks: factor analysis of corrupted data, with p(z|y) in closed form.
+"""The linear model: factor analysis of corrupted data, with p(z|y) in closed form.
 
 Where a table is no more than means and correlations, networks learn weak relations last, and what they leave out
 biases every regression on their draws. This model learns them first.

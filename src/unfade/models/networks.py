@@ -34,7 +34,7 @@ class RowLinear(nn.Linear):
 
 
 class MLP(nn.Module):
-    """Fully connected layers over the joined inputs, with an optional linear path beside them.
+    """Fully connected layers over the joined inputs, with an optional linear path around them.
 
     Inputs (..., features_i), joined along the last axis; output (..., outputs).
 

@@ -112,7 +112,7 @@ def hold_out(obs: Observations, seed: int, corruption: Corruption) -> Split | No
 
 
 def hold_out_as(hide: Hiding) -> HoldOut:
-    """Hold out as training hides: of images holes, as single pixels among others that are seen are easily told."""
+    """Hold out as training hides: of images holes, as single pixels among others that are seen are easily predicted."""
 
     def hold(obs: Observations, seed: int, corruption: Corruption) -> Split | None:
         generator = torch.Generator(obs.values.device).manual_seed(seed)
@@ -157,7 +157,7 @@ _PATIENCE, _HOPELESS = 800, 1.25  # steps before networks are judged; times the 
 
 @dataclass(frozen=True)
 class Watched:
-    """What became of runs: histories of both parts of each, the steps of both; and, where both were run, for each run the
+    """Results of runs: histories of both parts of each, the steps of both; and, where both were run, for each run the
     cells that were held out and how they were predicted before training went on with all cells.
     """
 
@@ -188,7 +188,7 @@ class _Watch:
         return progress.step >= max(500, 2 * best)
 
     def back_to_start(self) -> tuple[int, float]:
-        """Take the parameters back to where training goes on from with all cells; give that step and the one to end at."""
+        """Take the parameters back to where training continues with all cells; give that step and the one to end at."""
         best = _best_step(self.scores)
         start = min(self.states, key=lambda step: abs(step - max(100, 0.7 * best)))
         if best >= 0.99 * max(self.scores):  # it would have gone on falling
