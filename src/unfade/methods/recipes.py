@@ -63,11 +63,12 @@ Recipe = Generator[Stage, bool, PosteriorLVM]
 class Task:
     """The data of a fit, and how to fit: what every recipe is given.
 
-    n_candidates: candidates that draws are chosen from, used where held-out cells are predicted. deadline: by
-    time.monotonic(); each stage takes its share of the time that is left. linear: whether a linear model may take
-    the place of networks. checkpoint: keeps what training has reached. ends: what the decoder's means stay between, (2,
-    features), where the architecture is bounded; None: 0 and 1. image, places: height, width and channels of images, and
-    which of their entries the features are; image is None for other data.
+    n_candidates: proposals that draws are resampled from, used where held-out cells are predicted. deadline: by
+    time.monotonic(); each stage takes its share of the time that is left. stacked: whether a linear model and trees are
+    fitted too; split, rival: the held-out cells of all kinds, and what networks are to add to. checkpoint: keeps what
+    training has reached. ends: what the decoder's means stay between, (2, features), where the architecture is bounded;
+    None: 0 and 1. image, places: height, width and channels of images, and which of their entries the features are;
+    image is None for other data.
     """
 
     obs: Observations
