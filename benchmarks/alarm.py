@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from store import Cell, found
 
 from unfade import Architecture, Recoverer, TrainingConfig
-from unfade.diagnostics.checks import COLLAPSED, spread, spread_beneath_noise
+from unfade.diagnostics.checks import COLLAPSED, relative_width, relative_width_beneath_noise
 from unfade.diagnostics.predictions import held_out
 from unfade.inference.held_out import HeldOut
 from unfade.storage import whole_or_nothing
@@ -77,7 +77,7 @@ def learned(seed: int) -> dict[str, float]:
     found = {}
     for name, data in (("default, linear table", table), ("default, circle", circle)):
         rec = Recoverer(random_state=seed, verbose=0, training=TrainingConfig(steps=2000, batch_size=64)).fit(data)
-        found[name] = spread(rec.held_out_)
+        found[name] = relative_width(rec.held_out_)
     digits = load_digits().data[rng.permutation(1797)[:400]] / 16
     digits = digits + 0.03 * rng.normal(size=digits.shape)
     digits[rng.random(digits.shape) < 0.8] = np.nan
@@ -87,7 +87,7 @@ def learned(seed: int) -> dict[str, float]:
         "tae-paper", noise=0.03, scaling=None, architecture=small, training=config, random_state=seed, verbose=0
     )
     paper_cells = held_out(paper.parameters(), digits, n_draws=DRAWS, seed=seed)
-    found["printed TAE"] = min(spread(paper_cells), spread_beneath_noise(paper_cells, 0.03)[1])
+    found["printed TAE"] = min(relative_width(paper_cells), relative_width_beneath_noise(paper_cells, 0.03)[1])
     return found
 
 
@@ -108,11 +108,11 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     seeds, result = range(chosen.first, chosen.first + chosen.seeds), {}
     for share in SHRUNK:
-        values = [spread(shrunk(gaussian_cells(seed), share)) for seed in seeds]
+        values = [relative_width(shrunk(gaussian_cells(seed), share)) for seed in seeds]
         result[f"shrunk to {share:g}"] = judged(f"shrunk to {share:g}", values)
     for lost in (False, True):
         name = f"two modes, {'one lost' if lost else 'exact'}"
-        result[name] = judged(name, [spread(two_modes(seed, lost)) for seed in seeds])
+        result[name] = judged(name, [relative_width(two_modes(seed, lost)) for seed in seeds])
     if chosen.learned:
         cells = [Cell("alarm", "learned", "spread", seed, "fits") for seed in seeds]
         run_all(cells, chosen.jobs, lambda cell: {"spread": alone(learned, cell.seed)})

@@ -112,7 +112,7 @@ def test_a_full_disk_does_not_end_the_fit(table, tmp_path, monkeypatch):
         if progress.step == 40:  # there is room again
             monkeypatch.setattr(storage, "save", save)
 
-    with pytest.warns(DataNotice, match="training goes on: Cannot write") as said:
+    with pytest.warns(DataNotice, match="training continues: Cannot write") as said:
         rec = recoverer(max_steps=60).fit(table, checkpoint=Checkpoint(folder, every=0), on_step=on_step)
     assert len(said) == 1
     assert np.array_equal(rec.sample(table, 3).values, expected)

@@ -10,7 +10,7 @@ import torch
 from unfade import Recoverer, TrainingConfig
 from unfade.data.columns import Column
 from unfade.diagnostics.checks import _convergence
-from unfade.diagnostics.coverage import check_columns, collapsed, spread, spread_beneath_noise
+from unfade.diagnostics.coverage import check_columns, collapsed, relative_width, relative_width_beneath_noise
 from unfade.diagnostics.missingness import missing_links
 from unfade.inference.held_out import HeldOut
 from unfade.training.loop import Ended, History
@@ -44,15 +44,15 @@ def test_a_lost_mode_is_a_collapse():
 def test_noise_does_not_hide_a_collapse():
     """Of noise twice as large as what there is to know, draws of single guesses look wide enough."""
     guesses, right = cells(share=0.0, noise=2.0, count=3000), cells(share=1.0, noise=2.0, count=3000)
-    assert spread(guesses) > 0.85
+    assert relative_width(guesses) > 0.85
     assert collapsed(guesses, noise=2.0)
     assert not collapsed(right, noise=2.0)
-    assert spread_beneath_noise(right, 2.0)[0] == pytest.approx(1, abs=0.2)
+    assert relative_width_beneath_noise(right, 2.0)[0] == pytest.approx(1, abs=0.2)
 
 
-def test_spread_is_one_where_draws_are_right():
-    assert spread(cells(count=5000)) == pytest.approx(1, abs=0.03)
-    assert spread(cells(0.5, count=5000)) == pytest.approx(0.59, abs=0.03)
+def test_relative_width_is_one_where_draws_are_right():
+    assert relative_width(cells(count=5000)) == pytest.approx(1, abs=0.03)
+    assert relative_width(cells(0.5, count=5000)) == pytest.approx(0.59, abs=0.03)
 
 
 def test_places_are_uniform_and_coverage_is_due():

@@ -34,7 +34,7 @@ def test_noisy_cells_are_denoised(table):
 
 def test_learned_noise_is_in_the_users_units(table):
     assert quick(noise="learn", scaling="joint-variance").fit(table).noise_ > 0
-    with pytest.warns(DataNotice, match=r"noise of 0, 1, 2, 3 cannot be told .*noise=\{0"):  # after so few steps
+    with pytest.warns(DataNotice, match=r"noise of 0, 1, 2, 3 cannot be identified .*noise=\{0"):  # after so few steps
         assert quick(noise="learn").fit(table).noise_ == 0
 
 
@@ -50,7 +50,7 @@ def sensors(rows=400):
 
 def test_noise_is_learned_per_column_and_not_given_to_columns_that_nothing_explains():
     clean, Y = sensors()
-    with pytest.warns(DataNotice, match="noise of 2 cannot be told"):
+    with pytest.warns(DataNotice, match="noise of 2 cannot be identified"):
         rec = Recoverer(noise="learn", n_members=1, max_steps=700, n_candidates=5, random_state=0, verbose=0).fit(Y)
     assert rec.noise_[0] == pytest.approx(0.5, rel=0.5)
     assert rec.noise_[1] == pytest.approx(2, rel=0.5)

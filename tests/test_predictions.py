@@ -69,7 +69,7 @@ def test_a_wrong_entry_is_the_greatest_surprise(line):
 
 
 def test_noise_is_told_only_where_other_columns_explain_something(line):
-    with pytest.warns(DataNotice, match="noise of 3 cannot be told"):
+    with pytest.warns(DataNotice, match="noise of 3 cannot be identified"):
         rec = quick(noise="learn", max_steps=1500).fit(line)
     a, b, c, alone = rec.noise_report(line)
     assert all(column.told for column in (a, b, c))

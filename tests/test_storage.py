@@ -47,7 +47,7 @@ def test_steps_of_different_lengths_are_stored(tmp_path):
     table[rng.random(table.shape) < 0.2] = np.nan
     rec = Recoverer(max_steps=5, n_members=1, random_state=0, verbose=0).fit(table)
     rec.save(tmp_path / "m")
-    assert sorted(rec.encoder_.steps) == [0, 1]
+    assert sorted(rec.encoder_.repeated) == [0, 1]
     assert np.array_equal(Recoverer.load(tmp_path / "m").sample(table, 2).values, rec.sample(table, 2).values)
 
 

@@ -8,10 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "unfade"
-LATER = (  # not yet worded so
-    "methods/", "models/", "training/", "inference/fit.py", "data/encoder.py", "data/text_formats.py", "io/tables.py",
-    "io/csv_text.py", "cli/options.py",
-)  # fmt: skip
+LATER = ("methods/stacking.py", "models/tree", "io/tables.py", "io/csv_text.py")  # not yet worded so
 CODE = [path for path in sorted(SOURCE.rglob("*.py")) if not path.relative_to(SOURCE).as_posix().startswith(LATER)]
 FILES = sorted([*(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")), *(ROOT / "docs").glob("*.md")])
 

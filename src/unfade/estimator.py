@@ -66,10 +66,10 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         "auto": the larger ones for images from 12 x 12 pixels with method "tae" (unless `settings` or `n_candidates` are
         given), and above 64 x 64 with any method; else fully connected.
     n_members : "auto" or int
-        Ensemble members, trained together; each makes an equal part of the draws. "auto": with method "tae" four for
-        tables of up to 64 columns (a category counts once for each of its values), else one. With several, method "tae"
-        also fits a linear model, and uses it instead if it predicts held-out cells as well, unless `architecture` or
-        `settings` are given.
+        Networks that are trained together. "auto": one, but four for tables of up to 64 columns (a category counts once
+        for each of its values) with method "tae" and `max_steps`, `architecture` or `settings`. Without these, method
+        "tae" also fits a linear model and trees to such tables, and held-out cells decide the share of the draws that
+        each kind gives.
     calibrate : bool
         Whether draws are scaled about their mean to nominal coverage of held-out cells (split conformal): networks tend to
         give narrow intervals. Observed cells, categories and columns of few values are not scaled, nor is anything if

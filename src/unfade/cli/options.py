@@ -35,9 +35,7 @@ MaxSeconds = Annotated[float | None, typer.Option(help="Time budget of the fit."
 Model = Annotated[Path | None, typer.Option(help="Use this fitted model instead of fitting.")]
 MissingValue = Annotated[
     str | None,
-    typer.Option(
-        help="What pixels hold that were not measured, in all channels: 0 (whole numbers), nan (others), or none."
-    ),
+    typer.Option(help="What pixels hold that were not measured, in all channels: 0 (integers), nan (others), or none."),
 ]
 InputData = Annotated[
     Path,

@@ -112,19 +112,23 @@ class MixedLikelihood(Corruption):
     noise : GaussianNoise
         Noise of the numbers; stepped features and categories have none.
     features : int
-    steps : dict
+    intervals : dict
         Of each stepped feature: where one value ends and the next begins, and a point for each value.
     groups : list of (int, int)
         First feature of each category and the one after its last.
     """
 
     def __init__(
-        self, noise: GaussianNoise, features: int, steps: dict[int, tuple[Tensor, Tensor]], groups: list[tuple[int, int]]
+        self,
+        noise: GaussianNoise,
+        features: int,
+        intervals: dict[int, tuple[Tensor, Tensor]],
+        groups: list[tuple[int, int]],
     ):
         super().__init__()
         self.noise = noise
         stepped = torch.zeros(features, dtype=torch.bool)
-        stepped[list(steps)] = True
+        stepped[list(intervals)] = True
         self.register_buffer("stepped", stepped)
         self.stepped: Tensor
         self.members: Tensor
@@ -133,8 +137,8 @@ class MixedLikelihood(Corruption):
         self.edges: Tensor
         self.points: Tensor
         self.number: Tensor
-        self.register_buffer("edges", _padded([edges for edges, _ in steps.values()]))
-        self.register_buffer("points", _padded([points for _, points in steps.values()]))
+        self.register_buffer("edges", _padded([edges for edges, _ in intervals.values()]))
+        self.register_buffer("points", _padded([points for _, points in intervals.values()]))
         most = max((last - first for first, last in groups), default=0)
         places = [[*range(first, last), *[first] * (most - last + first)] for first, last in groups]
         self.register_buffer("members", torch.tensor(places, dtype=torch.long).reshape(len(groups), most))
@@ -150,7 +154,7 @@ class MixedLikelihood(Corruption):
         number = ~stepped
         number[features - self.categorical :] = False
         self.register_buffer("number", number)
-        self.register_buffer("where_stepped", torch.tensor(list(steps), dtype=torch.long))
+        self.register_buffer("where_stepped", torch.tensor(list(intervals), dtype=torch.long))
 
     @property
     def exact(self) -> Tensor:  # type: ignore[override]
@@ -185,7 +189,7 @@ class MixedLikelihood(Corruption):
         """Set the noise level."""
         self.noise.set_level(level)
 
-    def whole(self, mask: Tensor) -> Tensor:
+    def whole_categories(self, mask: Tensor) -> Tensor:
         """Copy the mask of the first feature of a category to its other features."""
         return mask[..., self.firsts]
 
@@ -279,18 +283,18 @@ def recording(noise: Any, space: FeatureEncoder, exempt: Tensor | None = None) -
         alike = bool((zero == zero[0]).all()) and bool((space.scaling.scale == space.scaling.scale[0]).all())
         if not (space.plain and alike and exact is None):
             raise InvalidData("noise='learn-by-value' needs numbers of one unit, got columns of several kinds.")
-        share = 0.4 * space.spread
+        share = 0.4 * space.mean_sd
         return GrowingNoise(torch.full((1,), share), share / max(1.0, float(zero[0]) ** 2), zero[:1], learn=True)
-    surely = torch.tensor([entry in space.steps for entry in space.numbers.tolist()], dtype=torch.bool)
-    if std is None and bool((surely if exact is None else surely | exact[: len(surely)]).all()):
+    repeated = torch.tensor([entry in space.repeated for entry in space.numbers.tolist()], dtype=torch.bool)
+    if std is None and bool((repeated if exact is None else repeated | exact[: len(repeated)]).all()):
         std = torch.zeros(len(space.modelled))  # nothing is there to learn it from
     if std is None:
         count = space.features if noise == "learn-by-column" else 1
-        gaussian = GaussianNoise(torch.full((count,), 0.8 * space.spread), learn=True, exact=exact)
+        gaussian = GaussianNoise(torch.full((count,), 0.8 * space.mean_sd), learn=True, exact=exact)
     elif bool((std == LEARN).any()):
         learn = torch.cat([std[space.numbers] == LEARN, others.bool()])
         level = torch.cat([(std[space.numbers] / space.scale).float(), others])
-        gaussian = GaussianNoise(torch.where(learn, 0.8 * space.spread, level), learn=learn, exact=exact)
+        gaussian = GaussianNoise(torch.where(learn, 0.8 * space.mean_sd, level), learn=learn, exact=exact)
     else:
         gaussian = GaussianNoise(torch.cat([(std[space.numbers] / space.scale).float(), others]), exact=exact)
-    return gaussian if space.plain else MixedLikelihood(gaussian, space.features, space.model_steps(), space.groups)
+    return gaussian if space.plain else MixedLikelihood(gaussian, space.features, space.model_intervals(), space.groups)

@@ -76,7 +76,7 @@ class Corruption(nn.Module, ABC):
         """
         return self.std
 
-    def whole(self, mask: Tensor) -> Tensor:
+    def whole_categories(self, mask: Tensor) -> Tensor:
         """Keep a feature in a mask only if the features it belongs to (the values of one category) are in it.
 
         Parameters

@@ -1,4 +1,4 @@
-"""The way between the user's data and what a model sees: flat, scaled, steps and categories made explicit."""
+"""The way between the user's data and what a model sees: flat, scaled, repeated values and categories made explicit."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,12 +19,13 @@ class FeatureEncoder:
 
     event_shape: of one sample in the user's data; modelled: which entries the model sees, (entries,); the
     others have `fill`: the only value ever seen there, or NaN where none was. Modelled numbers come first, one
-    feature each; then the categories, one feature for each value of `levels`. steps: entries whose values occur
-    again and again, and those values; limited: entries with detection limits, which take any value, though cells
-    without a limit are known to the distance between `steps`; unit: the distance between values that an entry can hold: 1
-    for whole numbers, 0 where any number will do; bounds: the least and the largest value, (2, entries); reach: one
-    observed range beyond what was observed, (2, entries), where draws end. Skewed positive
-    numbers without noise are modelled by their logarithms, and go a tenth further than what was seen.
+    feature each; then the categories, one feature for each of their values, of which there are `n_categories`. mean_sd:
+    sd of a modelled entry in model space, on average; repeated: entries whose values occur again and again, and those
+    values; limited: entries with detection limits, which take any value, though cells without a limit are known to the
+    distance between repeated values; unit: the distance between values that an entry can hold: 1 for whole numbers, 0
+    where any number will do; bounds: the least and the largest value, (2, entries); reach: one observed range beyond what
+    was observed, (2, entries), where draws end. Skewed positive numbers without noise are modelled by their logarithms,
+    and go a tenth further than what was seen.
 
     >>> from unfade.data.observations import as_observations
     >>> space = FeatureEncoder.fit(as_observations([[1.0, 5.0], [3.0, 5.0]]), "variance")
@@ -36,9 +37,9 @@ class FeatureEncoder:
     scaling: Scaling
     modelled: Tensor
     fill: Tensor
-    spread: float  # sd of a modelled entry in model space, on average
-    steps: dict[int, Tensor]
-    levels: dict[int, int]
+    mean_sd: float
+    repeated: dict[int, Tensor]
+    n_categories: dict[int, int]
     limited: tuple[int, ...]
     unit: Tensor
     bounds: Tensor
@@ -46,7 +47,7 @@ class FeatureEncoder:
 
     @classmethod
     def fit(
-        cls, obs: Observations, kind: str | None, exact: Tensor | None = None, levels: dict[int, int] | None = None,
+        cls, obs: Observations, kind: str | None, exact: Tensor | None = None, n_categories: dict[int, int] | None = None,
         unit: Tensor | None = None, bounds: Tensor | None = None, images: bool = False,
     ) -> "FeatureEncoder":  # fmt: skip
         """From observed entries only; `kind` is one of SCALINGS, or None. exact: entries whose values carry no noise.
@@ -57,18 +58,18 @@ class FeatureEncoder:
         low, span = by_columns(interval, flat.values, flat.observed)
         fill = torch.where(flat.observed.any(0) & (span == 0), low, torch.nan)
         modelled = torch.ones_like(span, dtype=torch.bool) if images else span > 0
-        levels = {entry: count for entry, count in (levels or {}).items() if modelled[entry]}
-        numbers = [e for e in modelled.nonzero().flatten().tolist() if e not in levels]
+        n_categories = {entry: count for entry, count in (n_categories or {}).items() if modelled[entry]}
+        numbers = [e for e in modelled.nonzero().flatten().tolist() if e not in n_categories]
         limited = () if flat.low is None else tuple(e for e in numbers if flat[:, e].within().any())
         found = {e: occurring_values(flat[:, e], e in limited) for e in numbers if exact is not None and exact[e]}
-        steps = {entry: values for entry, values in found.items() if values is not None}
+        repeated = {entry: values for entry, values in found.items() if values is not None}
         if unit is None:
             unit = torch.zeros(len(modelled), dtype=torch.float64)
-        free = torch.tensor([e in found and e not in steps for e in range(len(modelled))]) & (unit == 0)
+        free = torch.tensor([e in found and e not in repeated for e in range(len(modelled))]) & (unit == 0)
         scaling = Scaling.fit(flat, kind, free & skewed(flat))
         _, sd = by_columns(variance, flat.values, flat.observed)
         straight = [e for e in numbers if not scaling.logged[e] and span[e] > 0]
-        spread = float((sd / scaling.scale)[straight].mean()) if straight else 1.0
+        mean_sd = float((sd / scaling.scale)[straight].mean()) if straight else 1.0
         if bounds is None:
             bounds = unlimited(len(modelled))
         reach = torch.stack([low, low + span])  # what was seen, and a tenth further on a logarithmic scale
@@ -77,38 +78,48 @@ class FeatureEncoder:
         )
         bounds = torch.stack([torch.maximum(bounds[0], reach[0]), torch.minimum(bounds[1], reach[1])])
         return cls(
-            tuple(obs.event_shape), scaling, modelled, fill, spread, steps, levels, limited, unit, bounds, _reach(flat, obs)
+            tuple(obs.event_shape),
+            scaling,
+            modelled,
+            fill,
+            mean_sd,
+            repeated,
+            n_categories,
+            limited,
+            unit,
+            bounds,
+            _reach(flat, obs),
         )
 
     @property
     def numbers(self) -> Tensor:
         """The entries that are features one by one."""
         chosen = self.modelled.clone()
-        chosen[list(self.levels)] = False
+        chosen[list(self.n_categories)] = False
         return chosen.nonzero().flatten()
 
     @property
     def groups(self) -> list[tuple[int, int]]:
         """The first feature of each category and the one after its last."""
-        ends = torch.tensor([len(self.numbers), *self.levels.values()]).cumsum(0).tolist()
-        return list(pairwise(ends))
+        offsets = torch.tensor([len(self.numbers), *self.n_categories.values()]).cumsum(0).tolist()
+        return list(pairwise(offsets))
 
     @property
     def features(self) -> int:
         """How many features the model sees."""
-        return len(self.numbers) + sum(self.levels.values())
+        return len(self.numbers) + sum(self.n_categories.values())
 
     @property
     def fine(self) -> Tensor:
         """Which features take more than a handful of values, (features,)."""
-        coarse = {entry for entry, values in self.steps.items() if len(values) < 6 and entry not in self.limited}
+        coarse = {entry for entry, values in self.repeated.items() if len(values) < 6 and entry not in self.limited}
         numbers = [entry not in coarse for entry in self.numbers.tolist()]
         return torch.tensor(numbers + [False] * (self.features - len(numbers)))
 
     @property
     def plain(self) -> bool:
-        """Whether every feature is a number that is seen as it is, or with noise."""
-        return not (self.steps or self.levels)
+        """Whether every feature is a number that is seen exactly, or with noise."""
+        return not (self.repeated or self.n_categories)
 
     @property
     def straight(self) -> bool:
@@ -124,22 +135,22 @@ class FeatureEncoder:
     def ends(self) -> Tensor | None:
         """What means of features are to keep within, in model space, (2, features): infinite where it is nothing.
 
-        Of numbers that are no logarithms and have no steps, where both ends are known and not far from the data: a map to
-        wide bounds would begin far away. None where no feature has such ends.
+        Of numbers that are no logarithms and hardly ever repeat, where both ends are known and not far from the data: a
+        map to wide bounds would begin far away. None where no feature has such ends.
         """
         ends = torch.tensor([[-torch.inf], [torch.inf]]).repeat(1, self.features)
         numbers = self.numbers
         known = self.scaling[numbers].of(self.bounds[:, numbers]).float()
-        plain = torch.tensor([entry not in self.steps for entry in numbers.tolist()], dtype=torch.bool)
+        plain = torch.tensor([entry not in self.repeated for entry in numbers.tolist()], dtype=torch.bool)
         free = ~self.scaling.logged[numbers] & plain
         near = free & known.isfinite().all(0) & (between(torch.zeros(()), known).abs() <= 1)
         ends[:, : len(numbers)] = torch.where(near, known, ends[:, : len(numbers)])
         return ends if bool(near.any()) else None
 
-    def model_steps(self) -> dict[int, tuple[Tensor, Tensor]]:
+    def model_intervals(self) -> dict[int, tuple[Tensor, Tensor]]:
         """For each stepped feature: where one value ends and the next begins, and the values; in model space."""
         place = {entry: feature for feature, entry in enumerate(self.numbers.tolist())}
-        points = {e: self.scaling[e].of(values) for e, values in self.steps.items()}
+        points = {e: self.scaling[e].of(values) for e, values in self.repeated.items()}
         return {place[e]: (((z[1:] + z[:-1]) / 2).float(), z.float()) for e, z in points.items()}
 
     def enter(self, obs: Observations) -> Observations:
@@ -154,7 +165,7 @@ class FeatureEncoder:
         values = [torch.where(near, scaled.values[:, numbers], 0.0)]
         observed = [flat.observed[:, numbers] & near]
         ends = self._ends(flat, values[0])
-        for entry, count in self.levels.items():
+        for entry, count in self.n_categories.items():
             seen = flat.observed[:, entry, None].expand(-1, count)
             code = flat.values[:, entry].long().clamp(0, count - 1)
             values.append(torch.nn.functional.one_hot(code, count) * seen.float())
@@ -166,10 +177,10 @@ class FeatureEncoder:
 
     def _ends(self, flat: Observations, values: Tensor) -> list[Tensor]:
         """Low and high ends of what is known of each number; snaps the values of stepped features in place."""
-        if not self.steps:
+        if not self.repeated:
             return []
         low, high = torch.full_like(values, -FAR), torch.full_like(values, FAR)
-        for feature, (edges, points) in self.model_steps().items():
+        for feature, (edges, points) in self.model_intervals().items():
             which = torch.searchsorted(edges, values[:, feature].contiguous())
             entry = int(self.numbers[feature])
             far = FAR * edges.new_tensor([-1.0, 1.0])
@@ -197,7 +208,7 @@ class FeatureEncoder:
         """A mask of features (samples, features) as one of entries, (samples, *event)."""
         mask = torch.zeros(len(features), len(self.modelled), dtype=torch.bool)
         mask[:, self.numbers] = features[:, : len(self.numbers)]
-        for entry, (first, _) in zip(self.levels, self.groups, strict=True):
+        for entry, (first, _) in zip(self.n_categories, self.groups, strict=True):
             mask[:, entry] = features[:, first]
         return mask.reshape(-1, *self.event_shape)
 
@@ -211,8 +222,8 @@ class FeatureEncoder:
         numbers = self.numbers
         full = self.fill.expand(*values.shape[:-1], len(self.fill)).clone()
         full[..., numbers] = self.scaling[numbers].undo(values[..., : len(numbers)])
-        full = self._on_steps(full)
-        for entry, (first, last) in zip(self.levels, self.groups, strict=True):
+        full = self._snapped(full)
+        for entry, (first, last) in zip(self.n_categories, self.groups, strict=True):
             full[..., entry] = values[..., first:last].argmax(-1).double()
         keep = torch.ones_like(self.modelled)
         keep[numbers] = exact
@@ -223,12 +234,12 @@ class FeatureEncoder:
         return full.reshape(*values.shape[:-1], *self.event_shape)
 
     def possible(self, values: Tensor) -> Tensor:
-        """The values (..., entries) that entries can hold and that are nearest: of their steps, in their units."""
-        return self._in_units(self._on_steps(values.clone()))
+        """The values (..., entries) nearest to these that entries can hold: repeated values, multiples of their units."""
+        return self._in_units(self._snapped(values.clone()))
 
-    def _on_steps(self, full: Tensor) -> Tensor:
+    def _snapped(self, full: Tensor) -> Tensor:
         """Values (..., entries), those of stepped entries moved to the nearest of their values in place."""
-        for entry, known in self.steps.items():
+        for entry, known in self.repeated.items():
             if entry not in self.limited:
                 edges = (known[1:] + known[:-1]) / 2
                 full[..., entry] = known[torch.searchsorted(edges, full[..., entry].contiguous())]

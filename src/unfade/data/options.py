@@ -21,7 +21,7 @@ FEW_IMAGES = 5  # of fewer, a fifth to judge by is none
 
 LEARNED = ("learn", "learn-by-column", "learn-shared", "learn-by-value")
 LEARN = -np.inf  # stands for a level that is to be learned
-TOLD = 0.5  # share of a column's variance that others must explain for its noise to be told from its own spread
+IDENTIFIED = 0.5  # share of a column's variance that others must explain for its noise to be identified
 
 
 def named_noise(noise: Any, names: Sequence[Any], joint: bool, kinds: Sequence[str] = ()) -> Any:
@@ -135,7 +135,7 @@ def model_space(
     if exact is not None:
         ends[0, exact & ends[0].isinf() & _from_zero(obs, columns)] = 0.0
     space = FeatureEncoder.fit(obs, scaling, exact, counts, unit, ends, images)
-    if lost := [i for i in obs.within().flatten(1).any(0).nonzero().flatten().tolist() if i not in space.steps]:
+    if lost := [i for i in obs.within().flatten(1).any(0).nonzero().flatten().tolist() if i not in space.repeated]:
         name = columns[lost[0]].name if columns else lost[0]
         raise InvalidData(
             f"Column {name!r} has detection limits: expected at least two values beyond them, no noise on that column, "

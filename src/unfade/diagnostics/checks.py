@@ -16,8 +16,8 @@ from unfade.diagnostics.coverage import (
     ColumnCheck,
     check_columns,
     collapsed,
-    spread,
-    spread_beneath_noise,
+    relative_width,
+    relative_width_beneath_noise,
 )
 from unfade.diagnostics.missingness import MissingLink, missing_links
 from unfade.diagnostics.predictions import ColumnNoise, column_noise, held_out, noise_by_column
@@ -174,11 +174,11 @@ def _collapse(cells: HeldOut, noise: Any) -> Verdict:
     numbers = cells.numbers()
     if not len(numbers):
         return Verdict("width of draws", "green", "there are no columns of numbers.", float("nan"))
-    found, plain = spread(numbers), numbers.as_drawn()
+    found, plain = relative_width(numbers), numbers.as_drawn()
     if collapsed(plain, noise):  # before draws were widened: that cannot bring back what was lost
-        found = spread(plain)
+        found = relative_width(plain)
         if found >= COLLAPSED:
-            found = spread_beneath_noise(plain, noise)[0]
+            found = relative_width_beneath_noise(plain, noise)[0]
         says = f"draws have collapsed: their width is {found:.0%} of that needed for held-out cells."
         return Verdict("width of draws", "red", says, found, "Do not use intervals; fit again by method 'tae'.")
     says = f"the width of draws agrees with their errors ({found:.0%})."

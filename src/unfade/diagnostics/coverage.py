@@ -8,7 +8,7 @@ import numpy as np
 
 from unfade.inference.held_out import HeldOut
 
-COLLAPSED = 0.7  # spread below which draws have collapsed
+COLLAPSED = 0.7  # relative width below which draws have collapsed
 LEAST = 20  # cells of a column from which something can be said about it
 _LISTED = 100  # columns that are listed though they cannot be judged, at most
 _CHANCE = 0.05  # of a false alarm among all columns
@@ -79,7 +79,7 @@ def check_columns(cells: HeldOut, level: float = 0.9) -> tuple[ColumnCheck, ...]
     return tuple(found)
 
 
-def spread(cells: HeldOut) -> float:
+def relative_width(cells: HeldOut) -> float:
     """Compute the width of draws relative to their errors: 1 if right, less if too narrow.
 
     It is the mean of coverage over nominal coverage for central 50 % and 90 % intervals. Draws of half the right width
@@ -96,7 +96,7 @@ def spread(cells: HeldOut) -> float:
     return float(np.mean([cells.covered(level).mean() / cells.due(level) for level in (0.5, 0.9)]))
 
 
-def spread_beneath_noise(cells: HeldOut, noise: Any, seed: int = 0) -> tuple[float, float]:
+def relative_width_beneath_noise(cells: HeldOut, noise: Any, seed: int = 0) -> tuple[float, float]:
     """Compute the width of draws of clean values relative to the error that noise does not explain.
 
     Noise hides that draws are narrow. Returns the ratio of sd and error, and its 97.5 % quantile over resampled rows.
@@ -140,5 +140,7 @@ def collapsed(cells: HeldOut, noise: Any = None) -> bool:
     numbers = cells.numbers()
     if not len(numbers):
         return False
-    hidden = noise is not None and np.any(np.asarray(noise) > 0) and spread_beneath_noise(numbers, noise)[1] < COLLAPSED
-    return bool(hidden) or spread(numbers) < COLLAPSED
+    hidden = (
+        noise is not None and np.any(np.asarray(noise) > 0) and relative_width_beneath_noise(numbers, noise)[1] < COLLAPSED
+    )
+    return bool(hidden) or relative_width(numbers) < COLLAPSED

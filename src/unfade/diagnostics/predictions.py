@@ -12,7 +12,7 @@ from unfade.data.columns import DAY, Column, value_of
 from unfade.data.containers import Container
 from unfade.data.dataset import Dataset, read
 from unfade.data.observations import as_observations
-from unfade.data.options import TOLD
+from unfade.data.options import IDENTIFIED
 from unfade.errors import InvalidData
 from unfade.inference.fit import fit, read_to_fit
 from unfade.inference.fitted_model import FittedModel
@@ -211,7 +211,7 @@ class ColumnNoise:
     @property
     def told(self) -> bool:
         """Whether the data identify the level: the rest of the row must explain half of the column."""
-        return self.explained >= TOLD
+        return self.explained >= IDENTIFIED
 
     def __str__(self) -> str:
         level = f"{self.column}: sd {self.sd:.4g} ({self.low:.4g} to {self.high:.4g})"
@@ -257,10 +257,10 @@ def column_noise(cells: HeldOut, model: FittedModel) -> list[ColumnNoise]:
             continue
         here = cells.columns == i
         left = float(np.sqrt(np.mean((cells.values[here] - cells.draws[:, here].mean(0)) ** 2)))
-        spread, count = float(np.nanstd(cells.seen[:, i])), int(here.sum())
-        explained = 1 - (left / spread) ** 2 if spread > 0 else 0.0
+        sd, count = float(np.nanstd(cells.seen[:, i])), int(here.sum())
+        explained = 1 - (left / sd) ** 2 if sd > 0 else 0.0
         reach = 1.96 / np.sqrt(2 * count)
-        low = levels[i] * max(0.0, 1 - reach) if explained >= TOLD else 0.0
+        low = levels[i] * max(0.0, 1 - reach) if explained >= IDENTIFIED else 0.0
         name = cells.kinds[i].name if cells.kinds else int(i)
         found.append(ColumnNoise(name, float(levels[i]), float(low), max(left, levels[i] * (1 + reach)), explained))
     return found

@@ -36,7 +36,7 @@ from unfade.training.threads import one_thread
 
 
 def read_to_fit(parameters: Parameters, X: object) -> Dataset:
-    """Read data to fit on: kinds of columns are found, and values beyond belief left out."""
+    """Read data to fit on: kinds of columns are found, and impossible values left out."""
     data = read(X, None, parameters.kinds, parameters.missing, parameters.detection_limits)
     if not data.obs.observed.any():
         raise InvalidData("Nothing is observed in the whole table: every entry is missing. Give at least one number.")
@@ -55,7 +55,7 @@ def fit(
     checkpoint: Checkpoint | None = None,
     then_draw: int | None = None,
 ) -> FittedModel:
-    """Fit a model; what the arguments mean is said at `Recoverer.fit`."""
+    """Fit a model; `Recoverer.fit` describes the arguments."""
     started = time.monotonic()
     plan = plan_for(parameters, data)
     task = plan.task(data)
@@ -67,8 +67,8 @@ def fit(
         checkpoint.begin(_fingerprint(parameters, plan, task))
     result = _train(parameters, plan, replace(task, checkpoint=checkpoint), on_step)
     _warn_how_it_ended(result)
-    untold = searched & task.corruption.exact.cpu()
-    _warn_untold_noise(untold, plan, data)
+    unidentified = searched & task.corruption.exact.cpu()
+    _warn_unidentified_noise(unidentified, plan, data)
     model = FittedModel(
         parameters, plan.encoder, data.container.columns, result.posterior, plan.architecture, plan.seed,
         support_gaps=plan.support_gaps, histories=result.histories,
@@ -102,7 +102,7 @@ def _train(parameters: Parameters, plan: Plan, task: Task, on_step: OnStep | Non
 
 
 def _fingerprint(parameters: Parameters, plan: Plan, task: Task) -> str:
-    """A hash of the data and settings of a fit, by which its checkpoints are told from others."""
+    """A hash of the data and settings of a fit, which its checkpoints carry."""
     given = {name: getattr(parameters, name) for name in parameters.__dataclass_fields__}
     given |= {"random_state": plan.seed, "verbose": 0, "device": plan.device.type, "max_seconds": None}
     return storage.digest(storage.FORMAT, tuple(task.obs.parts()), given, task.training, plan.n_members)
@@ -173,15 +173,15 @@ def _held_out(model: FittedModel, split: Split, clean: Tensor, noise: Corruption
     return held if is_image(obs.event_shape) else held.judged()  # of pixels those beside them say something
 
 
-def _warn_untold_noise(untold: Tensor, plan: Plan, data: Dataset) -> None:
-    """Warn of columns whose noise was to be learned and cannot be told."""
+def _warn_unidentified_noise(unidentified: Tensor, plan: Plan, data: Dataset) -> None:
+    """Warn of columns whose noise was to be learned and cannot be identified."""
     encoder, columns = plan.encoder, data.columns
-    entries = encoder.numbers[untold.expand(encoder.features)[: len(encoder.numbers)]].tolist()
+    entries = encoder.numbers[unidentified.expand(encoder.features)[: len(encoder.numbers)]].tolist()
     if entries:
         names = [columns[i].name if columns else i for i in entries]
         warnings.warn(
-            f"The noise of {', '.join(map(repr, names[:10]))} cannot be told from the column's own spread, as others "
-            "explain less than half of it: observed cells are left as they are. If you know the level, give "
+            f"The noise of {', '.join(map(repr, names[:10]))} cannot be identified, as other columns "
+            "explain less than half of each: observed cells are left unchanged. If you know the level, give "
             f"noise={{{names[0]!r}: 0.1, ...}} (--noise '{names[0]}=0.1,...').",
             DataNotice,
             stacklevel=4,

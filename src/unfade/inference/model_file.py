@@ -62,7 +62,7 @@ def _tensors_of(model: FittedModel) -> dict[str, Tensor]:
     encoder = model.encoder
     tensors = {"centre": encoder.scaling.centre, "scale": encoder.scaling.scale, "logged": encoder.scaling.logged}
     tensors |= {name: getattr(encoder, name) for name in ("modelled", "fill", "unit", "bounds", "reach")}
-    tensors |= {f"steps.{entry}": values for entry, values in encoder.steps.items()}
+    tensors |= {f"steps.{entry}": values for entry, values in encoder.repeated.items()}
     tensors |= {f"donors.{number}": gap.donors for number, gap in enumerate(model.support_gaps)}
     if model.calibration is not None:
         tensors["widths"] = model.calibration
@@ -80,10 +80,10 @@ def _facts_of(model: FittedModel) -> dict[str, Any]:
         "parameters": _to_json(parameters | {"random_state": model.seed, "device": "auto"}),
         "seed": model.seed,
         "event_shape": encoder.event_shape,
-        "spread": encoder.spread,
+        "spread": encoder.mean_sd,
         "feature_names": list(model.feature_names) or None,
         "columns": model.columns and [_column_to_json(column) for column in model.columns],
-        "levels": list(encoder.levels.items()),
+        "levels": list(encoder.n_categories.items()),
         "limited": encoder.limited,
         "support_gaps": [{name: getattr(gap, name) for name in gap_fields} for gap in model.support_gaps],
         "noise": _to_json(model.noise),
@@ -140,11 +140,11 @@ def from_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FittedModel:
 def _encoder(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FeatureEncoder:
     """Build the encoder."""
     scaling = Scaling(tensors["centre"], tensors["scale"], tensors["logged"])
-    steps = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
+    repeated = {int(name.removeprefix("steps.")): tensors[name] for name in tensors if name.startswith("steps.")}
     unit = tensors["unit"] if "unit" in tensors else tensors["whole"].double()  # of the first files
     return FeatureEncoder(
         tuple(meta["event_shape"]), scaling, tensors["modelled"], tensors["fill"], meta["spread"],
-        dict(sorted(steps.items())), dict(meta["levels"]), tuple(meta["limited"]), unit, tensors["bounds"],
+        dict(sorted(repeated.items())), dict(meta["levels"]), tuple(meta["limited"]), unit, tensors["bounds"],
         tensors["reach"] if "reach" in tensors else unlimited(len(unit)),
     )  # fmt: skip
 
@@ -175,7 +175,7 @@ def _posterior(
         noise = GrowingNoise(level, 1.0, torch.zeros(1)) if growing else GaussianNoise(level, exact=exact)
         corruption: Corruption = noise
         if not space.plain:
-            corruption = MixedLikelihood(noise, space.features, space.model_steps(), space.groups)
+            corruption = MixedLikelihood(noise, space.features, space.model_intervals(), space.groups)
         if isinstance(architecture, FlowArchitecture):
             places = torch.zeros_like(state["members.0.entries"]) if "members.0.entries" in state else None
             return architecture.posterior(space.features, corruption, places)

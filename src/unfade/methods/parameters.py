@@ -59,13 +59,13 @@ class Parameters:
         self.torch_device()
 
     def members_to_train(self, features: int, stacked: bool = False) -> int:
-        """How many ensemble members to train for data of so many features; stacked: beside models of other kinds."""
+        """How many ensemble members to train for data of so many features; stacked: together with models of other kinds."""
         if self.n_members == "auto":
             return members_for(self.method, features, stacked)
         if (
             not isinstance(self.n_members, (int, np.integer)) or not 1 <= self.n_members <= 16
         ):  # draws are made 16 at a time
-            raise InvalidData(f"n_members must be 'auto' or a whole number from 1 to 16, got {self.n_members!r}.")
+            raise InvalidData(f"n_members must be 'auto' or an integer from 1 to 16, got {self.n_members!r}.")
         return int(self.n_members)
 
     def candidates_to_use(
@@ -77,7 +77,7 @@ class Parameters:
             return candidates_for(self.method, architecture, predictive)
         if not isinstance(n_candidates, (int, np.integer)) or not 0 <= n_candidates <= MOST_CANDIDATES:
             raise InvalidData(
-                f"n_candidates must be 'auto' or a whole number from 0 to {MOST_CANDIDATES}, got {n_candidates!r}."
+                f"n_candidates must be 'auto' or an integer from 0 to {MOST_CANDIDATES}, got {n_candidates!r}."
             )
         if n_candidates and (self.method == "tae-paper" or architecture.decoder_sees):
             raise InvalidData(

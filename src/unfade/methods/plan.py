@@ -65,8 +65,8 @@ class Plan:
 
     def corruption(self) -> Corruption:
         """How clean became observed, in the encoder's units; its noise level may be to be learned."""
-        sure = torch.tensor(self.temporal) if self.temporal else None
-        return recording(1.0 if _is(self.noise, "infer") else self.noise, self.encoder, sure)
+        exempt = torch.tensor(self.temporal) if self.temporal else None
+        return recording(1.0 if _is(self.noise, "infer") else self.noise, self.encoder, exempt)
 
     def task(self, data: Dataset) -> Task:
         """The fit as recipes take it."""
@@ -115,7 +115,7 @@ class Plan:
 
 def _noise_in_words(noise: Any) -> str:
     if noise is None:
-        return "none, observed cells stay as they are"
+        return "none, observed cells are unchanged"
     return f"{noise}" if isinstance(noise, str) else f"standard deviation {np.round(noise, 6)}"
 
 
@@ -169,7 +169,7 @@ def _noise(parameters: Parameters, data: Dataset, scaling: str | None) -> Any:
 
 
 def _stacked(parameters: Parameters, encoder: FeatureEncoder, growing: bool) -> bool:
-    """Whether cheaper models stand beside the networks: for narrow tables, where the user leaves the models open."""
+    """Whether cheaper models are fitted too: for narrow tables, where the user leaves the models open."""
     left_open = parameters.method == "tae" and not (parameters.settings or parameters.architecture or parameters.max_steps)
     return left_open and encoder.features <= NARROW and not (encoder.limited or growing)
 

@@ -70,11 +70,12 @@ FlowRecipe = Generator[Stage, bool, FlowPosterior]
 class Task:
     """The data of a fit, and how to fit: what every recipe is given.
 
-    n_candidates: candidates that draws are chosen from, used where held-out cells are predicted. deadline: by
-    time.monotonic(); each stage takes its share of the time that is left. linear: whether a linear model may take
-    the place of networks. checkpoint: keeps what training has reached. ends: what the decoder's means stay between, (2,
-    features), where the architecture is bounded; None: 0 and 1. image, places: height, width and channels of images, and
-    which of their entries the features are; image is None for other data.
+    n_candidates: proposals that draws are resampled from, used where held-out cells are predicted. deadline: by
+    time.monotonic(); each stage takes its share of the time that is left. stacked: whether a linear model and trees are
+    fitted too; split, rival: the held-out cells of all kinds, and what networks are to add to. checkpoint: keeps what
+    training has reached. ends: what the decoder's means stay between, (2, features), where the architecture is bounded;
+    None: 0 and 1. image, places: height, width and channels of images, and which of their entries the features are;
+    image is None for other data.
     """
 
     obs: Observations
@@ -266,7 +267,7 @@ POSTERIORS = ("auto", "predictive", "forward", "bound")
 
 
 def predicts(posterior: str, numbers: int) -> bool:
-    """Whether a TAE's posterior is trained by what it predicts. numbers: features that are no category's."""
+    """Whether a TAE's posterior is trained by masked prediction. numbers: features that are no category's."""
     return posterior == "predictive" or (posterior == "auto" and numbers > NARROW)
 
 
@@ -283,7 +284,7 @@ def seeing_tae(task: Task) -> Recipe:
 
 
 def hold_for(task: Task) -> HoldOut:
-    """What is held out is like what is missing: of images, holes."""
+    """Held-out cells are like missing ones: of images, holes."""
     if task.split is not None:
         return lambda *_: task.split
     return hold_out if task.image is None else hold_out_as(hide_holes(task.image, task.places))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from unfade.data.observations import by_columns, variance
-from unfade.data.options import TOLD
+from unfade.data.options import IDENTIFIED
 from unfade.errors import InvalidData
 from unfade.methods import recipes
 from unfade.methods.flow import flow
@@ -34,7 +34,7 @@ def members_for(method: str, features: int, stacked: bool) -> int:
 
 
 def candidates_for(method: str, architecture: AnyArchitecture, predictive: bool) -> int:
-    """Candidates a draw is chosen from.
+    """Proposals a draw is resampled from.
 
     None where the decoder sees y, so is no prior, none for images' many z, and none where q(x|y) is trained by what it
     predicts: its plain draws are better.
@@ -117,7 +117,7 @@ def fit_method(name: str, task: Task, settings: dict[str, Any]) -> FitResult[Pos
 
 
 class _Fitting:
-    """A recipe on its way: the stage that it has come to, and what happened so far."""
+    """A recipe that is being run: the stage that it has come to, and what happened so far."""
 
     def __init__(self, task: Task, recipe: Recipe | FlowRecipe):
         self.task, self.recipe = task, recipe
@@ -207,7 +207,7 @@ def _train_flow(fit: _Fitting, run: Run, stage: Stage) -> list[History]:
 
 @torch.no_grad()
 def _settle_noise(tasks: Sequence[Task]) -> None:
-    """Models of the same data take the mean of the levels they found, where there is one a column.
+    """Models of the same data take the mean of the levels they found, where there is one per column.
 
     A level that takes half of what a column varies by, or more, is the column's own spread as much as noise, as others
     do not explain it: such a column is taken as exact.
@@ -217,10 +217,10 @@ def _settle_noise(tasks: Sequence[Task]) -> None:
         return
     level = torch.stack([corruption.std for corruption in corruptions]).mean(0)
     _, sd = by_columns(variance, obs.values.double(), obs.observed)
-    untold = (level.square() >= (1 - TOLD) * sd.square()) & corruptions[0].searched
+    unidentified = (level.square() >= (1 - IDENTIFIED) * sd.square()) & corruptions[0].searched
     for corruption in corruptions:
         corruption.set_level(level)
-        corruption.forget_noise(untold)
+        corruption.forget_noise(unidentified)
 
 
 def _start(name: str, task: Task, settings: dict[str, Any]) -> Recipe | FlowRecipe:

@@ -57,7 +57,7 @@ class Architecture:
         )
 
     def unknowns(self, features: int) -> Gaussian:
-        """q(log beta|z,y,alpha): one noise level a sample."""
+        """q(log beta|z,y,alpha): one noise level per sample."""
         return self._gaussian(self.latent + 2 * features, self.hidden, 1)
 
     def _gaussian(self, inputs: int, hidden: tuple[int, ...], features: int) -> Gaussian:

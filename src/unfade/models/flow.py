@@ -2,7 +2,7 @@
 
     dx_t = v(x_t, t, y, mask) dt,   x_0 ~ N(0, I),   x_1 ~ q(x|y);
 
-with everything masked the same network gives draws of the prior p(x). It knows nothing of how v is trained.
+with everything masked the same network gives draws of the prior p(x). It does not depend on how v is trained.
 """
 
 from collections.abc import Callable
@@ -92,7 +92,7 @@ class FlowPosterior(nn.Module):
 
     @property
     def dropped(self) -> int:
-        """How many numbers a sample needs for dropout."""
+        """Count the numbers that dropout needs per sample."""
         return self.network.dropped if self.network.dropout else 0
 
     def flow(self, start: Tensor, obs: Observations, steps: int) -> Tensor:

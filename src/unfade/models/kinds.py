@@ -1,4 +1,4 @@
-"""Kinds of models: what a member of an ensemble is, and the share of the draws that each kind gives."""
+"""Kinds of models: what an ensemble member is, and the share of the draws that each kind gives."""
 
 from torch import nn
 
@@ -56,5 +56,5 @@ def in_words(posterior: Ensemble) -> str:
 
 
 def all_of(posterior: Ensemble | None, *kinds: str) -> bool:
-    """Tell whether every draw comes from models of these kinds."""
+    """Check whether every draw comes from models of these kinds."""
     return posterior is not None and set(shares(posterior)) <= set(kinds)

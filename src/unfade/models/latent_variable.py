@@ -17,13 +17,13 @@ from unfade.rng import Normals
 
 @dataclass(frozen=True)
 class Pool:
-    """Weighted candidates of z for each sample: z (candidates, samples, latent), weights (candidates, samples)."""
+    """Weighted proposals of z for each sample: z (proposals, samples, latent), weights (proposals, samples)."""
 
     z: Tensor
     weights: Tensor
 
     def pick(self, normals: Tensor) -> Tensor:
-        """One candidate for each entry of `normals` (draws, samples), by its weight: (draws, samples, latent)."""
+        """One proposal for each entry of `normals` (draws, samples), by its weight: (draws, samples, latent)."""
         uniform = 0.5 * torch.erfc(-normals / 2**0.5)
         steps = self.weights.cumsum(0).T.contiguous()
         index = torch.searchsorted(steps, (uniform * steps[:, -1]).T.contiguous()).T.clamp(max=len(self.z) - 1)
@@ -75,7 +75,7 @@ class PosteriorLVM(nn.Module):
         return self.encoder(nothing, nothing)
 
     def decode(self, z: Tensor, obs: Observations) -> Independent:
-        """The decoder's own density: p(x|z) of MVAE and MIWAE, before y has its say."""
+        """The decoder's own density: p(x|z) of MVAE and MIWAE, before y is used."""
         if self.decoder_sees:
             return self.decoder(z, obs.values, obs.observed.to(z.dtype))
         return self.decoder(z)
@@ -91,7 +91,7 @@ class PosteriorLVM(nn.Module):
         return likelihood + self.prior(obs, q).log_prob(z) - q.log_prob(z)
 
     def pool(self, obs: Observations, candidates: int, normals: Normals) -> Pool:
-        """Candidates from q(z|y), a quarter of them from p(z), with their importance weights under the decoder.
+        """Proposals from q(z|y), a quarter of them from p(z), with their importance weights under the decoder.
 
         The quarter is for rows unlike those of training, where q(z|y) may be narrow and wrong: weights are bounded.
         """
@@ -111,7 +111,7 @@ class PosteriorLVM(nn.Module):
         return self.model if n_candidates and self.model is not None else self
 
     def source(self, obs: Observations, n_candidates: int, normals: Normals) -> Source:
-        """Where draws take their z from: q(z|y), or a pool of `n_candidates` candidates."""
+        """Where draws take their z from: q(z|y), or `n_candidates` weighted proposals."""
         return self.pool(obs, n_candidates, normals) if n_candidates else self.latent(obs)
 
     def draw(self, obs: Observations, draws: int, normals: Normals, source: Source, first: int = 0) -> Tensor:
@@ -124,7 +124,7 @@ class PosteriorLVM(nn.Module):
         return reparametrise(density, normals(*density.base_dist.loc.shape))
 
     def mean(self, obs: Observations, draws: int, normals: Normals, source: Source) -> Tensor:
-        """Posterior mean of x, (samples, *event): E[x|z,y] averaged over `draws` of z, or over a pool by weight."""
+        """Posterior mean of x, (samples, *event): E[x|z,y] averaged over `draws` of z, or over proposals by weight."""
         if isinstance(source, Pool):
             pool = source
         else:
@@ -136,7 +136,7 @@ class PosteriorLVM(nn.Module):
 
 
 class Ensemble(nn.Module):
-    """Posteriors as one, a linear pool: each gives its share of the draws, means are averaged by shares.
+    """Posteriors as one, a mixture: each gives its share of the draws, means are averaged by shares.
 
     Each has learned something else where the data leave room for it, so that their draws together say what
     one alone does not know.
@@ -151,17 +151,17 @@ class Ensemble(nn.Module):
 
     @property
     def each(self) -> list[PosteriorLVM]:
-        """The members."""
+        """The ensemble members."""
         return [cast(PosteriorLVM, member) for member in self.members]
 
     @property
     def exact(self) -> Tensor:
-        """Which features are observed without noise; the same for all members."""
+        """Which features are observed without noise; the same for all ensemble members."""
         return self.each[0].corruption.exact
 
     @property
     def noise(self) -> Tensor | None:
-        """The noise level, a mean where members have learned it; None where it depends on the sample.
+        """The noise level, a mean where ensemble members have learned it; None where it depends on the sample.
 
         Where it grows with the value, the level at 0, the mean of the data.
         """
@@ -175,13 +175,13 @@ class Ensemble(nn.Module):
         return Ensemble([member.drawn_with(n_candidates) for member in self.each], self.turns)
 
     def source(self, obs: Observations, n_candidates: int, normals: Normals) -> list[Source]:
-        """Where the draws of each member take their z from."""
+        """Where the draws of each ensemble member take their z from."""
         return [member.source(obs, n_candidates, normals) for member in self.each]
 
     def draw(
         self, obs: Observations, draws: int, normals: Normals, source: list[Source], together: int, first: int = 0
     ) -> Tensor:
-        """The first `draws` of `together` draws of x, (draws, samples, *event); members that have none are not run.
+        """The first `draws` of `together` draws of x, (draws, samples, *event); those of no draw are not run.
 
         first: number of the first of them, a multiple of `together`.
         """
@@ -194,7 +194,7 @@ class Ensemble(nn.Module):
         return torch.cat(parts)[torch.tensor(order, device=obs.values.device).argsort()[:draws]]
 
     def _places(self, together: int) -> list[list[int]]:
-        """Which of so many draws each member gives."""
+        """Which of so many draws each ensemble member gives."""
         turns = self.turns or range(len(self.members))
         return [[k for k in range(together) if turns[k % len(turns)] == member] for member in range(len(self.members))]
 

@@ -1,4 +1,4 @@
-"""The linear model beside the networks: factor analysis of corrupted data, with p(z|y) in closed form.
+"""The linear model: factor analysis of corrupted data, with p(z|y) in closed form.
 
 Where a table is no more than means and correlations, networks learn weak relations last, and what they leave out
 biases every regression on their draws. This model learns them first.
@@ -129,9 +129,9 @@ def factor_analysis(
         solved = torch.linalg.solve(gram, cross)
         variance = torch.maximum((squares - (cross * solved).sum(1)) / counts, extra + _LEAST * own)
         moments = (w[:, None, None] * joint).mean(0)
-        centre, spread = moments[-1, :-1], moments[:-1, :-1] - moments[-1, :-1].outer(moments[-1, :-1])
+        centre, covariance = moments[-1, :-1], moments[:-1, :-1] - moments[-1, :-1].outer(moments[-1, :-1])
         mean = solved[:, -1] + solved[:, :-1] @ centre
-        loadings = solved[:, :-1] @ torch.linalg.cholesky(spread)
+        loadings = solved[:, :-1] @ torch.linalg.cholesky(covariance)
         if ((loadings @ loadings.T - before) / unit).abs().max() < 1e-3:
             break
     return loadings, mean, variance - extra

@@ -34,7 +34,7 @@ class RowLinear(nn.Linear):
 
 
 class MLP(nn.Module):
-    """Fully connected layers over the joined inputs, with an optional linear path beside them.
+    """Fully connected layers over the joined inputs, with an optional linear path around them.
 
     Inputs (..., features_i), joined along the last axis; output (..., outputs).
 
@@ -175,10 +175,10 @@ def _doubling(image: Image, inputs: int, outputs: int) -> nn.Module:
     return nn.ConvTranspose2d(inputs, outputs, 3, (rows, columns), 1, (rows - 1, columns - 1))
 
 
-def halvings(image: Image, inputs: int, channels: int, levels: int) -> nn.Sequential:
+def halvings(image: Image, inputs: int, channels: int, depth: int) -> nn.Sequential:
     """Convolutions of 3 x 3, each with a stride of 2."""
     layers: list[nn.Module] = []
-    for level in range(levels):
+    for level in range(depth):
         layers += [nn.Conv2d(channels if level else inputs, channels, 3, _strides(image, 2), 1), nn.ELU()]
     return nn.Sequential(*layers)
 
@@ -195,10 +195,10 @@ def quarterings(image: Image, channels: int, latent: int) -> nn.Sequential:
 class Doublings(nn.Module):
     """The paper's decoder: transposed convolutions of 3 x 3, the last also over a map of what is seen, at half size."""
 
-    def __init__(self, image: Image, latent: int, channels: int, levels: int, sees: bool):
+    def __init__(self, image: Image, latent: int, channels: int, depth: int, sees: bool):
         super().__init__()
         layers: list[nn.Module] = []
-        for level in range(levels - 1):
+        for level in range(depth - 1):
             layers += [_doubling(image, channels if level else latent, channels), nn.ELU()]
         self.first = nn.Sequential(*layers)
         self.last = _doubling(image, channels * (2 if sees else 1), 2 * image[2])

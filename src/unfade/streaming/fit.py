@@ -80,8 +80,8 @@ def take_sample(parameters: Parameters, path: str | os.PathLike[str] | Source, m
 
 def fit_sample(rec: Recoverer, sample: "Sample", checkpoint: Checkpoint | None = None) -> Recoverer:
     """Fit on a sample as on the table it was taken from: kinds of columns are those of the whole table."""
-    table, whole = sample.table(), sample.whole
-    found = {} if whole else sample.kinds()
+    table, complete = sample.table(), sample.has_all_rows
+    found = {} if complete else sample.kinds()
     warn_text_with_missing(sample.text_with_missing(found))
     given = rec.kinds
     try:
@@ -214,7 +214,7 @@ class Sample:
         self.looks = {name: look(marks_of(wanted.missing, name)) for name, look in looks.items() if look is not None}
 
     @property
-    def whole(self) -> bool:
+    def has_all_rows(self) -> bool:
         """Whether all rows fit."""
         return self.rows <= self._most()
 
@@ -225,7 +225,7 @@ class Sample:
 
     def _enough(self) -> int:
         """Compute the number of rows to keep: those that training can see, if not all fit."""
-        if self.whole:
+        if self.has_all_rows:
             return self.rows
         wanted, features = self.wanted, sum(look.features for look in self.looks.values())
         members = wanted.members_to_train(features)
@@ -284,7 +284,7 @@ class Sample:
             or any(look.marked for look in self.looks.values() if isinstance(look, _Range))
         ):
             return False
-        wanted = replace(self.wanted, kinds={**({} if self.whole else self.kinds()), **(self.wanted.kinds or {})})
+        wanted = replace(self.wanted, kinds={**({} if self.has_all_rows else self.kinds()), **(self.wanted.kinds or {})})
         return nothing_to_recover(wanted, read_to_recover(wanted, self.table()))
 
     def text_with_missing(self, kinds: dict[str, str]) -> list[str]:

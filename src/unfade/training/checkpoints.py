@@ -1,7 +1,7 @@
-"""Training that can be stopped at any moment and goes on: what the loop holds, written whole or not at all.
+"""Training that can be stopped at any moment and resumed: what the loop holds, written whole or not at all.
 
 A fit is a series of runs of the loop, the same ones each time. Each has a file, written now and then and when it ends; a
-fit that goes on takes the runs that have ended from their files, and the one in which it stopped from its last
+fit that is resumed takes the runs that have ended from their files, and the one in which it stopped from its last
 state. Random numbers are keyed by step, so nothing else is needed to end as an undisturbed fit does.
 """
 
@@ -34,7 +34,7 @@ class Checkpoint:
         self._fit, self._run, self._written, self._failing = "", -1, 0.0, False
 
     def begin(self, fit: str) -> None:
-        """A fit begins; `fit` tells fits of other data or settings from this one."""
+        """A fit begins; `fit` identifies fits of other data or settings from this one."""
         self._fit, self._run = fit, -1
         if not self.resume and processes.rank() == 0:
             self.clear()
@@ -65,7 +65,7 @@ class Checkpoint:
         return time.monotonic() - self._written >= self.every
 
     def write(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        """Keep the state of the run; of several processes the first does. Where it cannot be written, training goes on."""
+        """Keep the state of the run; of several processes the first does. If it cannot be written, training continues."""
         if processes.rank():
             return
         meta, self._written = {"fit": self._fit, **meta}, time.monotonic()
@@ -73,7 +73,7 @@ class Checkpoint:
             storage.save(self._path(self._run), {name: t.cpu() for name, t in tensors.items()}, meta)
         except InvalidFile as error:
             if not self._failing:  # said once, until a state can be written again
-                warnings.warn(f"No checkpoint, training goes on: {error}", DataNotice, stacklevel=2)
+                warnings.warn(f"No checkpoint, training continues: {error}", DataNotice, stacklevel=2)
             self._failing = True
         else:
             self._failing = False

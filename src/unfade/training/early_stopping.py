@@ -100,7 +100,7 @@ def hold_out(obs: Observations, seed: int, corruption: Corruption) -> Split | No
     generator = torch.Generator(obs.values.device).manual_seed(seed)
     share = min(0.25, max(0.1, 1000 / max(1, int(obs.observed.sum()))))
     chosen = torch.rand(obs.observed.shape, generator=generator, device=obs.values.device) < share
-    held = obs.observed & corruption.whole(chosen)
+    held = obs.observed & corruption.whole_categories(chosen)
     rows = held.any(1).nonzero().flatten()
     most = max(16, min(1024, 2**21 // held.shape[1]))
     some = rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:most]]
@@ -111,14 +111,14 @@ def hold_out(obs: Observations, seed: int, corruption: Corruption) -> Split | No
 
 
 def hold_out_as(hide: Hiding) -> HoldOut:
-    """Hold out as training hides: of images holes, as single pixels among others that are seen are easily told."""
+    """Hold out as training hides: of images holes, as single pixels among others that are seen are easily predicted."""
 
     def hold(obs: Observations, seed: int, corruption: Corruption) -> Split | None:
         generator = torch.Generator(obs.values.device).manual_seed(seed)
         entries = obs.values.shape[1]
         most = max(1, min(len(obs) // 5, max(32, 2**17 // entries), 2**21 // entries))  # of small images more
         some = torch.randperm(len(obs), generator=generator, device=generator.device)[:most]
-        hidden = obs.observed[some] & corruption.whole(hide(obs[some], generator_normals(generator)))
+        hidden = obs.observed[some] & corruption.whole_categories(hide(obs[some], generator_normals(generator)))
         held = torch.zeros_like(obs.observed)
         held[some] = hidden
         seen = obs.only(~held)
@@ -156,7 +156,7 @@ _PATIENCE, _HOPELESS = 800, 1.25  # steps before networks are judged; times the 
 
 @dataclass(frozen=True)
 class Watched:
-    """What became of runs: histories of both parts of each, the steps of both; and, where both were run, for each run the
+    """Results of runs: histories of both parts of each, the steps of both; and, where both were run, for each run the
     cells that were held out and how they were predicted before training went on with all cells.
     """
 
@@ -186,6 +186,16 @@ class _Watch:
             return True
         return progress.step >= max(500, 2 * best)
 
+    def back_to_start(self) -> tuple[int, float]:
+        """Take the parameters back to where training continues with all cells; give that step and the one to end at."""
+        best = _best_step(self.scores)
+        start = min(self.states, key=lambda step: abs(step - max(100, 0.7 * best)))
+        if best >= 0.99 * max(self.scores):  # it would have gone on falling
+            start = max(self.scores)
+            best = start / 0.7
+        self.trained.load_state_dict(self.states[start])
+        return start, best
+
     def state(self) -> dict[str, Tensor]:
         kept = {f"{step}.{name}": value for step, state in self.states.items() for name, value in state.items()}
         return kept | {"scores": torch.tensor(list(self.scores.items()), dtype=torch.float64)}
@@ -214,49 +224,70 @@ def train_watched(
     sevenths as many steps more, unless they would not help a rival. Each part is a hundred steps at least: among fewer,
     scores of small tables are noise.
     """
-    config, ensembles = runs[0].config, list({id(run.obs): run for run in runs}.values())
-    splits = {id(run.obs): split for run in ensembles if (split := hold(run.obs, run.seed, run.posterior.corruption))}
-    if len(splits) < len(ensembles):
-        return Watched([[history] for history in train_many(runs, on_step, checkpoint=checkpoint)], config.steps)
-    trained = nn.ModuleList([Trained(run.posterior, run.objective) for run in runs])
-
-    def predict(run: Run) -> Tensor:
-        return splits[id(run.obs)].predict([other.posterior for other in runs if other.obs is run.obs], n_candidates)
-
-    def score() -> float:
-        some = ensembles[:16]  # of many, the first speak for all
-        return sum(splits[id(run.obs)].crps(predict(run), run.posterior.corruption) for run in some) / len(some)
-
-    started, most = time.monotonic(), config.max_seconds
-    first = [
-        replace(run, obs=splits[id(run.obs)].seen, config=replace(run.config, decay=0.0, max_seconds=most and 0.7 * most))
-        for run in runs
-    ]
-    watch = _Watch(score, trained, rival)
+    started, most = time.monotonic(), runs[0].config.max_seconds
+    held = _Held.of(runs, hold, n_candidates)
+    if held is None:
+        return Watched([[history] for history in train_many(runs, on_step, checkpoint=checkpoint)], runs[0].config.steps)
+    watch = _Watch(held.score, nn.ModuleList([Trained(run.posterior, run.objective) for run in runs]), rival)
+    first = held.without_held_out(0.7)
     histories = train_many(first, on_step, watch, checkpoint)
-    scores, states = watch.scores, watch.states
-    if histories[0].interrupted or not scores:
+    if histories[0].interrupted or not watch.scores:
         return Watched([[history] for history in histories], max(histories[0].steps, default=1))
-    best = _best_step(scores)
-    start = min(states, key=lambda step: abs(step - max(100, 0.7 * best)))
-    if best >= 0.99 * max(scores):  # it would have gone on falling
-        start = max(scores)
-        best = start / 0.7
-    trained.load_state_dict(states[start])
-    reached = {id(run.obs): predict(run).cpu() for run in ensembles}
-    each = [id(run.obs) for run in runs]
-    held = [splits[key] for key in each], [reached[key] for key in each]
-    if rival is not None and not rival.helped_by(reached[each[0]]):
-        return Watched([[history] for history in histories], start, *held)
+    start, best = watch.back_to_start()
+    found = held.found()
     left = most and processes.agreed(most - (time.monotonic() - started))
-    if left is not None and left < 0.1 * (most or 0.0):  # the first part took all of it: nothing settles
-        return Watched([[history] for history in histories], start, *held)
-    rest = max(min(100, config.steps), round(best - start))
+    too_late = left is not None and left < 0.1 * (most or 0.0)  # the first part took all of it: nothing settles
+    if too_late or (rival is not None and not rival.helped_by(found[1][0])):
+        return Watched([[history] for history in histories], start, *found)
+    rest = max(min(100, runs[0].config.steps), round(best - start))
     second = [
         replace(run, config=replace(run.config, steps=rest, decay=1.0, max_seconds=left), seed=run.seed + 1) for run in runs
     ]
     both = [list(pair) for pair in zip(histories, train_many(second, on_step, checkpoint=checkpoint), strict=True)]
-    return Watched(both, start + rest, *held)
+    return Watched(both, start + rest, *found)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Held-out cells of runs, which share them where they share their data; splits: by the identity of the data."""
+
+    runs: Sequence[Run]
+    splits: dict[int, Split]
+    n_candidates: int
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], hold: HoldOut, n_candidates: int) -> "_Held | None":
+        """Hold cells out of the data of all runs; None where that is not possible."""
+        splits = {id(run.obs): hold(run.obs, run.seed, run.posterior.corruption) for run in _one_each(runs)}
+        possible = {key: split for key, split in splits.items() if split is not None}
+        return cls(runs, possible, n_candidates) if len(possible) == len(splits) else None
+
+    def predict(self, run: Run) -> Tensor:
+        """Predict the held-out cells of a run's data, by all runs that share them."""
+        together = [other.posterior for other in self.runs if other.obs is run.obs]
+        return self.splits[id(run.obs)].predict(together, self.n_candidates)
+
+    def score(self) -> float:
+        """Compute the mean CRPS of the held-out cells."""
+        some = _one_each(self.runs)[:16]  # of many, the first speak for all
+        return sum(self.splits[id(run.obs)].crps(self.predict(run), run.posterior.corruption) for run in some) / len(some)
+
+    def without_held_out(self, time_share: float) -> list[Run]:
+        """Give the runs at a constant rate, without these cells, for a share of the time."""
+        most = self.runs[0].config.max_seconds
+        changes: dict[str, Any] = {"decay": 0.0, "max_seconds": most and time_share * most}
+        return [replace(run, obs=self.splits[id(run.obs)].seen, config=replace(run.config, **changes)) for run in self.runs]
+
+    def found(self) -> tuple[list[Split], list[Tensor]]:
+        """Give the held-out cells of each run, and how they are predicted."""
+        predicted = {id(run.obs): self.predict(run).cpu() for run in _one_each(self.runs)}
+        each = [id(run.obs) for run in self.runs]
+        return [self.splits[key] for key in each], [predicted[key] for key in each]
+
+
+def _one_each(runs: Sequence[Run]) -> list[Run]:
+    """One run of each data set: the last of those that share it, at the place of the first."""
+    return list({id(run.obs): run for run in runs}.values())
 
 
 def _best_step(scores: dict[int, float]) -> float:

@@ -3,7 +3,7 @@
     x_i ~ q(x|y_i) for some rows i after each stretch of steps; noise^2 = mean of (y - x)^2 over what is observed.
 
 Each draw is used some twelve times, so that drawing takes a third of the time and nothing is learned by heart. Draws of
-held-out observed cells decide how long it goes on.
+held-out observed cells decide when it ends.
 """
 
 import math
@@ -94,7 +94,7 @@ class ExpectationStep:
         return kept | {"draws": self.draws.values, "drawn": torch.tensor([self.step, self.drawn])}
 
     def load(self, state: dict[str, Tensor]) -> None:
-        """Go on from there."""
+        """Continue from there."""
         self.step, self.drawn = state["drawn"].tolist()
         self.draws.values.copy_(state["draws"])
         self.scores = {int(step): score for step, score in state["scores"].tolist()}

@@ -1,4 +1,4 @@
-"""The one loop: Adam on an objective, seeds scoped, time left told, nothing non-finite let through."""
+"""The one loop: Adam on an objective, seeds scoped, time left reported, nothing non-finite let through."""
 
 import threading
 import time
@@ -128,7 +128,7 @@ class History:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is told after each stretch."""
+    """What a callback is given after each stretch."""
 
     step: int
     steps: int
@@ -194,7 +194,7 @@ def train(
     seed: int = 0,
     on_step: OnStep | None = None,
 ) -> History:
-    """Maximise the objective in place. Parameters that do not require gradients stay as they are.
+    """Maximise the objective in place. Parameters that do not require gradients are unchanged.
 
     Ctrl-C ends training and keeps what is there. A value that is not finite takes the last good state back
     and goes on at half the rate; after five such falls TrainingFailed is raised.

@@ -193,7 +193,7 @@ class Predictive(Objective):
 
     def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
         """A bound on the log-density of what is hidden less its energy score, and the log-density of what is shown."""
-        hidden = obs.observed & posterior.corruption.whole(self.hide(obs, normals))
+        hidden = obs.observed & posterior.corruption.whole_categories(self.hide(obs, normals))
         shown, target = obs.only(~hidden), obs.only(hidden)
         q, q_s = unstacked(posterior.latent(obs.beside(shown)))  # one pass for both, and one for all z below
         z = reparametrise(q, normals(*q.base_dist.loc.shape))

@@ -66,7 +66,7 @@ def working(show: bool, label: str) -> Iterator[None]:
 
 @contextmanager
 def counting(show: bool, label: str, total: int | None = None, what: str = "rows") -> Iterator[Callable[[int], None]]:
-    """A function to tell how many more are done, and lines of it; total: how many there are at most, if that is known."""
+    """A function to report how many more are done, and lines of it; total: how many there are at most, if that is known."""
     done, started = 0, time.monotonic()
 
     def add(more: int) -> None:
@@ -86,7 +86,7 @@ def counting(show: bool, label: str, total: int | None = None, what: str = "rows
 
 @contextmanager
 def _lines(label: str) -> Iterator[OnStep]:
-    """A callback for `train` whose news are told in lines."""
+    """A callback for `train` whose news are printed in lines."""
     latest: list[Progress] = []
     since, stage = time.monotonic(), 0
 

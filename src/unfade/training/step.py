@@ -1,7 +1,7 @@
 """The step: one or many models of one shape, their parameters as rows of one matrix, Adam for all at once.
 
 Everything a step reads is on the device: data, and the batches, rates and keys of random numbers planned for
-a stretch. So it can be compiled and captured as a CUDA graph, a model gives the same result alone or beside
+a stretch. So it can be compiled and captured as a CUDA graph, a model gives the same result alone or with
 others, and nothing waits for the host.
 """
 

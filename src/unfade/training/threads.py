@@ -26,7 +26,7 @@ def one_thread(entries: int | None) -> Iterator[None]:
 
 
 def _is_users_own(number: int) -> bool:
-    """Whether a number of threads is one that somebody chose: by the environment, or other than torch's own choice."""
+    """Whether a number of threads is one that the user chose: by the environment, or other than torch's own choice."""
     cores = {os.cpu_count() or 1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1}
     usual = cores | {core // 2 for core in cores}  # two threads a core
     return number == 1 or number not in usual or any(name in os.environ for name in _USERS_OWN)
