@@ -39,9 +39,10 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         unchanged. ``{"temp": 0.5, "hum": "learn"}``: per column, the others exact. "learn": one level per column; a column
         of which the others explain less than half is taken as exact, as its noise cannot be identified. With a joint
         scaling "learn" is one level for all entries. "learn-shared": one level relative to each column's scale.
-        Categories, booleans, and dates unless there is one number per column, have no noise. "learn-by-value":
-        sd = a + b x^2, for data of one unit, as of depth sensors. "infer" (`tae-paper` only): one level per sample,
-        q(beta|z,y,alpha).
+        Categories, booleans, and dates unless there is one number per column, have no noise. "learn-by-value": sd = a + b
+        x^2, for data of one unit, as of depth sensors. "infer" (`tae-paper` only): one level per sample, q(beta|z,y,alpha).
+    corruption : Step, callable, list of them or None
+        In place of `noise`, for method "flow": steps of `corruption.simulated`, or a function (clean, rng) -> observed.
     kinds : dict or None
         Kinds of columns of a frame by name, where they are inferred wrongly: "continuous", "integer", "boolean", "date",
         "time", "duration", "ordinal", "category", or "passthrough" (returned unchanged and not used).
@@ -66,10 +67,9 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         "auto": the larger ones for images from 12 x 12 pixels with method "tae" (unless `settings` or `n_candidates` are
         given), and above 64 x 64 with any method; else fully connected.
     n_members : "auto" or int
-        Networks that are trained together. "auto": one, but four for tables of up to 64 columns (a category counts once
-        for each of its values) with method "tae" and `max_steps`, `architecture` or `settings`. Without these, method
-        "tae" also fits a linear model and trees to such tables, and held-out cells decide the share of the draws that
-        each kind gives.
+        Networks that are trained together. "auto": one, but four for tables of up to 64 columns (each value of a category
+        counts) with method "tae" and `max_steps`, `architecture` or `settings`. Without these, it also fits a linear model
+        and trees to such tables, and held-out cells decide the share of the draws that each kind gives.
     calibrate : bool
         Whether draws are scaled about their mean to nominal coverage of held-out cells (split conformal): networks tend to
         give narrow intervals. Observed cells, categories and columns of few values are not scaled, nor is anything if
@@ -80,22 +80,18 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
     max_steps : int or None
         Training steps. None: chosen by early stopping, up to `training.steps` and, if held-out cells need more, three
         sevenths as many on all cells; all of `training.steps` for method "tae-paper".
-    max_seconds : float or None
-        Time budget of a fit.
-    architecture : Architecture, ConvArchitecture or None
+    max_seconds : float or None; the time budget of a fit.
+    architecture : Architecture, ConvArchitecture, FlowArchitecture or None
         Sizes of the networks, in place of `network`; None: chosen from the data (the paper's for `tae-paper`).
     training : TrainingConfig or None
-        Batch size, learning rate and similar; None: the defaults of `unfade.TrainingConfig`, adapted to the data (method
-        "tae" has up to twice the steps with more than 64 numbers per sample).
+        Batch size, learning rate and similar; None: the defaults of `unfade.TrainingConfig`, adapted to the data.
     settings : dict or None
         Settings of the method, such as ``{"weights": 20}`` or ``{"lam": 2, "C": 10}``.
-    device : str
-        "auto" uses a GPU if there is one.
+    device : str; "auto" uses a GPU if there is one.
     random_state : int, RandomState or None
         Equal integers give equal fits and equal draws.
     verbose : int
-        0: silent; 1: progress, as a bar in terminals and notebooks, elsewhere as a line every half minute; 2: also the time
-        of each stage, and how its step was run (eager, compiled, captured) and why.
+        0: silent; 1: progress, as a bar or a line every half minute; 2: also how each stage was run, and its time.
 
     Examples
     --------
@@ -113,7 +109,8 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
     def __init__(
         self,
         method: str = "tae", *,
-        noise: Any = None, kinds: dict[str, str] | None = None, missing: Missing | None = None, fill: str = "mean",
+        noise: Any = None, corruption: Any = None, kinds: dict[str, str] | None = None, missing: Missing | None = None,
+        fill: str = "mean",
         bounds: Bounds | None = None, detection_limits: dict[Any, tuple[str, float]] | None = None,
         scaling: str | None = "auto", network: str = "auto", n_members: int | str = "auto", calibrate: bool = True,
         n_candidates: int | str = "auto", max_steps: int | None = None, max_seconds: float | None = None,
@@ -122,6 +119,7 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
     ):  # fmt: skip
         self.method = method
         self.noise = noise
+        self.corruption = corruption
         self.kinds = kinds
         self.missing = missing
         self.fill = fill
@@ -179,7 +177,7 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
 
         Parameters
         ----------
-        X : array, tensor or frame, (samples, *event)
+        X : as in `fit`
 
         Returns
         -------
@@ -317,18 +315,20 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         save_model(self.model_, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Recoverer":
+    def load(cls, path: str | os.PathLike[str], corruption: Any = None) -> "Recoverer":
         """Read a model that `save` wrote; draws equal those before saving, bit for bit. Nothing in the file is executed.
 
         Parameters
         ----------
         path : path
+        corruption : callable or None
+            The function of the corruption, which files do not hold.
 
         Returns
         -------
         Recoverer
         """
-        return cls.of(load_model(path))
+        return cls.of(load_model(path, corruption))
 
     @classmethod
     def of(cls, model: FittedModel) -> "Recoverer":

@@ -141,7 +141,7 @@ def nothing_to_recover(parameters: Parameters, data: Dataset) -> bool:
     -------
     bool
     """
-    if parameters.noise is not None or not data.complete:
+    if not (parameters.exact and data.complete):
         return False
     without_extremes(data.obs, data.columns)
     warn_passthrough_with_missing(data.container, parameters.kinds)

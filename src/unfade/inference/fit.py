@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from unfade import storage
 from unfade.corruption.noise import Corruption
+from unfade.corruption.simulated import to_json
 from unfade.data.dataset import Dataset, read
 from unfade.data.options import without_extremes
 from unfade.errors import DataNotice, InvalidData
@@ -104,6 +105,7 @@ def _train(parameters: Parameters, plan: Plan, task: Task, on_step: OnStep | Non
 def _fingerprint(parameters: Parameters, plan: Plan, task: Task) -> str:
     """A hash of the data and settings of a fit, which its checkpoints carry."""
     given = {name: getattr(parameters, name) for name in parameters.__dataclass_fields__}
+    given["corruption"] = repr(to_json(plan.steps))
     given |= {"random_state": plan.seed, "verbose": 0, "device": plan.device.type, "max_seconds": None}
     return storage.digest(storage.FORMAT, tuple(task.obs.parts()), given, task.training, plan.n_members)
 

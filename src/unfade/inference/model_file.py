@@ -1,6 +1,7 @@
 """The model file: a fitted model as tensors and JSON, and back."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import date, datetime
 from typing import Any, cast
@@ -10,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from unfade import storage
+from unfade.corruption import simulated
 from unfade.corruption.growing_noise import GrowingNoise
 from unfade.corruption.mixed import MixedLikelihood
 from unfade.corruption.noise import Corruption, GaussianNoise
+from unfade.corruption.simulated import SimulatedCorruption, UserFunction
 from unfade.data.containers import Column
 from unfade.data.encoder import FeatureEncoder, unlimited
 from unfade.data.observations import Scaling
@@ -38,11 +41,11 @@ def save_model(model: FittedModel, path: str | os.PathLike[str]) -> None:
     storage.save(path, *to_state(model))
 
 
-def load_model(path: str | os.PathLike[str]) -> FittedModel:
+def load_model(path: str | os.PathLike[str], corruption: UserFunction | None = None) -> FittedModel:
     """Read a model that `save_model` wrote; raise InvalidFile for a damaged or crafted file."""
     tensors, meta = storage.load(path)
     try:
-        return from_state(tensors, meta)
+        return from_state(tensors, meta, corruption)
     except (KeyError, TypeError, RuntimeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
         raise InvalidFile(f"{path} is damaged: its parts do not fit together ({error}). Save it again.") from None
 
@@ -75,6 +78,8 @@ def _facts_of(model: FittedModel) -> dict[str, Any]:
     """Convert the fields that are no tensors to JSON."""
     encoder = model.encoder
     parameters = {field.name: getattr(model.parameters, field.name) for field in fields(Parameters)}
+    if model.parameters.corruption is not None:
+        parameters["corruption"] = simulated.to_json(simulated.steps_of(model.parameters.corruption))
     gap_fields = ("column", "other", "sign", "edge", "cells")
     return {
         "parameters": _to_json(parameters | {"random_state": model.seed, "device": "auto"}),
@@ -108,12 +113,14 @@ def _facts_of_posterior(posterior: Ensemble) -> dict[str, Any]:
     }
 
 
-def from_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FittedModel:
+def from_state(tensors: dict[str, Tensor], meta: dict[str, Any], corruption: UserFunction | None = None) -> FittedModel:
     """Build the model from the result of `to_state`; raise ValueError if parts do not fit together."""
     meta = format_2(meta) if meta.get("format") == 1 else meta
     model_schema.check(meta, tensors)
     given = dict(meta["parameters"])
     given["architecture"] = _architecture(given["architecture"])
+    if given.get("corruption"):
+        given["corruption"] = list(simulated.from_json(given["corruption"], corruption))
     given["training"] = _from_json(TrainingConfig, given["training"])
     for name in ("bounds", "detection_limits"):
         if not meta["columns"] and isinstance(given.get(name), dict):  # of an array, by the number of the column
@@ -121,7 +128,8 @@ def from_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FittedModel:
     parameters, encoder, columns = Parameters(**given), _encoder(tensors, meta), meta["columns"]
     architecture = _architecture(meta["architecture"])
     state = {name.removeprefix("posterior."): value for name, value in tensors.items() if name.startswith("posterior.")}
-    posterior = _posterior(encoder, architecture, state, **meta["posterior"]) if meta["posterior"] else None
+    steps = given.get("corruption") or ()
+    posterior = _posterior(encoder, architecture, state, steps=steps, **meta["posterior"]) if meta["posterior"] else None
     gaps = meta.get("support_gaps", ())
     return FittedModel(
         parameters,
@@ -162,20 +170,15 @@ def _posterior(
     nearest: tuple[int, int, int] | None = None,
     kinds: list[str] | None = None,
     turns: list[int] | None = None,
+    steps: Sequence[simulated.Step] = (),
 ) -> Ensemble:
-    """Build the posterior and load its tensors."""
+    """Build the posterior and load its tensors; steps: of a simulated corruption."""
     kinds = kinds or ["nearest pixel" if nearest else "linear model" if linear else "networks"] * members
     _check_sizes(architecture, space.features, state, kinds, members)
-    noise_of = "members.0.corruption." if space.plain else "members.0.corruption.noise."
-    exact, level = state[noise_of + "exact"], torch.ones_like(state[noise_of + "log_std_tens"])
-    growing = "members.0.corruption.log_growth_tens" in state
 
     def built(number: int) -> nn.Module:
         """Build one ensemble member."""
-        noise = GrowingNoise(level, 1.0, torch.zeros(1)) if growing else GaussianNoise(level, exact=exact)
-        corruption: Corruption = noise
-        if not space.plain:
-            corruption = MixedLikelihood(noise, space.features, space.model_intervals(), space.groups)
+        corruption = _corruption(space, state, steps)
         if isinstance(architecture, FlowArchitecture):
             places = torch.zeros_like(state["members.0.entries"]) if "members.0.entries" in state else None
             return architecture.posterior(space.features, corruption, places)
@@ -190,6 +193,20 @@ def _posterior(
     ensemble.load_state_dict(state)
     _check_ensemble(ensemble)
     return ensemble.requires_grad_(False).eval()
+
+
+def _corruption(space: FeatureEncoder, state: dict[str, Tensor], steps: Sequence[simulated.Step]) -> Corruption:
+    """Build the corruption of an ensemble member."""
+    if steps:
+        units = torch.zeros(len(space.numbers)), torch.ones(len(space.numbers))
+        return SimulatedCorruption(steps, space.event_shape, *units, space.numbers, space.fill)
+    noise_of = "members.0.corruption." if space.plain else "members.0.corruption.noise."
+    exact, level = state[noise_of + "exact"], torch.ones_like(state[noise_of + "log_std_tens"])
+    growing = "members.0.corruption.log_growth_tens" in state
+    noise = GrowingNoise(level, 1.0, torch.zeros(1)) if growing else GaussianNoise(level, exact=exact)
+    if space.plain:
+        return noise
+    return MixedLikelihood(noise, space.features, space.model_intervals(), space.groups)
 
 
 def _without_networks(kind: str, space: FeatureEncoder, corruption: Corruption, state: dict[str, Tensor]) -> nn.Module:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unfade.corruption.simulated import STEPS
 from unfade.data.columns import KINDS
 from unfade.data.observations import SCALINGS
 from unfade.data.options import LEARNED
@@ -168,8 +169,14 @@ def architecture(value: Any, where: str) -> None:
     (_FLOW if "units" in known else _CONVOLUTIONAL if "image" in known else _ARCHITECTURE)(value, where)
 
 
+_STEP = record(
+    {"step": one_of(*STEPS, "function")}, named=text(), std=either(one_of("learn"), _POSITIVE), peak=_POSITIVE,
+    sd=_POSITIVE, size=_POSITIVE, share=number(0, 1), low=number(), high=number(), sigma=number(1e-3, 1e3),
+    factor=whole(1, _SIZE),
+)  # fmt: skip
 _PARAMETERS = record(
     {"method": one_of(*METHODS), "n_candidates": either(one_of("auto"), whole(0, MOST_CANDIDATES))},
+    corruption=maybe(many(_STEP, 1, 20)),
     noise=maybe(either(one_of(*LEARNED, "infer"), by_name(anything), many(number(0)), number(0))),
     kinds=maybe(by_name(one_of(*KINDS))),
     missing=anything,

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import torch
 
+from unfade.corruption.noise import GaussianNoise
+from unfade.corruption.simulated import SimulatedCorruption
 from unfade.data.observations import Observations
 from unfade.errors import InvalidData
 from unfade.methods.recipes import FlowRecipe, Stage, Task, hold_for, noise_stage
 from unfade.models.architectures import FlowArchitecture, architecture_for
-from unfade.models.baselines import NearestPixels
+from unfade.models.baselines import NearestPixels, marginals
 from unfade.models.flow import FlowPosterior
 from unfade.models.latent_variable import PosteriorLVM
 from unfade.training.early_stopping import hold_out_as
@@ -32,7 +34,9 @@ def flow(task: Task, start_steps: int = START.steps) -> FlowRecipe:
     split = None if task.fixed_steps else held(task.obs, task.seed, task.corruption)
     obs = task.obs if split is None else split.seen
     first: PosteriorLVM | NearestPixels
-    if task.features <= ENTRIES:
+    if isinstance(task.corruption, SimulatedCorruption):
+        first = _nearest(task, obs) if task.image is not None else marginals(obs, GaussianNoise())
+    elif task.features <= ENTRIES:
         first = yield from _masked_prediction(replace(task, obs=obs), min(start_steps, task.training.steps))
     elif learn:
         raise InvalidData(f"Method 'flow' learns the noise of up to {ENTRIES} entries a sample, got {task.features}.")

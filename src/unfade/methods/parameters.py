@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from unfade.corruption.simulated import steps_of
 from unfade.data.columns import Missing
 from unfade.data.options import Bounds, DetectionLimits
 from unfade.errors import InvalidData
@@ -23,6 +24,7 @@ class Parameters:
 
     method: str = "tae"
     noise: Any = None
+    corruption: Any = None
     kinds: dict[str, str] | None = None
     missing: Missing | None = None
     fill: str = "mean"
@@ -44,6 +46,13 @@ class Parameters:
 
     def check(self) -> None:
         """Refuse what no data could make right, in a sentence."""
+        if self.corruption is not None:
+            steps_of(self.corruption)
+            if self.method != "flow" or self.noise is not None:
+                raise InvalidData(
+                    "corruption= needs method='flow', and noise among its steps, such as corruption=[Blurred(1.5), "
+                    f"Gaussian(0.1)]; got method={self.method!r}, noise={self.noise!r}."
+                )
         if self.method not in METHODS:
             raise InvalidData(f"method must be one of {sorted(METHODS)}, got {self.method!r}.")
         for name in ("max_steps", "max_seconds"):
@@ -57,6 +66,11 @@ class Parameters:
         self.members_to_train(1)
         self.candidates_to_use(PAPER, predictive=False)
         self.torch_device()
+
+    @property
+    def exact(self) -> bool:
+        """Whether observed cells are clean."""
+        return self.noise is None and self.corruption is None
 
     def members_to_train(self, features: int, stacked: bool = False) -> int:
         """How many ensemble members to train for data of so many features; stacked: together with models of other kinds."""

@@ -9,6 +9,7 @@ import torch
 
 from unfade.corruption.mixed import recording
 from unfade.corruption.noise import Corruption
+from unfade.corruption.simulated import SimulatedCorruption, Step, steps_of
 from unfade.data.columns import TEMPORAL
 from unfade.data.dataset import Dataset
 from unfade.data.encoder import FeatureEncoder
@@ -38,15 +39,17 @@ from unfade.training.loop import TrainingConfig
 class Plan:
     """What will be trained, on what, and why.
 
-    encoder: how entries become features; noise: of the observed cells, without names; settings: of the method; training:
-    batch size, rate and the most steps; n_members: ensemble members side by side; n_candidates: proposals a draw is
-    resampled from; image: height, width and channels, or None; stacked: whether a linear model and trees are fitted too;
-    support_gaps: missing cells outside the support of the observed ones; samples, missing: of the data.
+    encoder: how entries become features; noise: of the observed cells, without names; steps: of a simulated corruption;
+    settings: of the method; training: batch size, rate and the most steps; n_members: ensemble members side by side;
+    n_candidates: proposals a draw is resampled from; image: height, width and channels, or None; stacked: whether a
+    linear model and trees are fitted too; support_gaps: missing cells outside the support of the observed ones; samples,
+    missing: of the data.
     """
 
     method: str
     settings: dict[str, Any]
     noise: Any
+    steps: tuple[Step, ...]
     encoder: FeatureEncoder
     architecture: AnyArchitecture
     training: TrainingConfig
@@ -65,6 +68,11 @@ class Plan:
 
     def corruption(self) -> Corruption:
         """How clean became observed, in the encoder's units; its noise level may be to be learned."""
+        if self.steps:
+            encoder, places = self.encoder, self.encoder.numbers
+            scaling = encoder.scaling[places]
+            units = scaling.centre.flatten(), scaling.scale.flatten()
+            return SimulatedCorruption(self.steps, encoder.event_shape, *units, places, encoder.fill)
         exempt = torch.tensor(self.temporal) if self.temporal else None
         return recording(1.0 if _is(self.noise, "infer") else self.noise, self.encoder, exempt)
 
@@ -89,7 +97,7 @@ class Plan:
         lines = [
             f"data: {self.samples:,} samples of {len(self.encoder.modelled):,} {what}, {self.missing:.1%} missing, "
             f"{self.encoder.features:,} features",
-            f"noise: {_noise_in_words(self.noise)}",
+            f"corruption: {', '.join(map(repr, self.steps))}" if self.steps else f"noise: {_noise_in_words(self.noise)}",
             f"method: {self.method}{' by masked prediction' if self.predictive else ''}, {self._networks()}, "
             f"{self.n_members} ensemble member{'s' if self.n_members > 1 else ''}",
             f"training: {self._steps()} steps of {min(self.training.batch_size, self.samples)} samples",
@@ -142,6 +150,7 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
         method=method,
         settings=settings,
         noise=noise,
+        steps=() if parameters.corruption is None else steps_of(parameters.corruption),
         encoder=encoder,
         architecture=architecture,
         training=replace(training, steps=int(parameters.max_steps or training.steps)),
@@ -197,7 +206,7 @@ def _scaling(asked: str | None, convolutional: bool, growing: bool) -> str | Non
 
 def _warn(parameters: Parameters, data: Dataset, encoder: FeatureEncoder, gaps: Sequence[SupportGap], images: bool) -> None:
     """Warn of what users would want to know of their data before a fit."""
-    warn_unusual(data.obs, encoder, data.columns, noisy=parameters.noise is not None)
+    warn_unusual(data.obs, encoder, data.columns, noisy=not parameters.exact)
     warn_passthrough_with_missing(data.container, parameters.kinds)
     warn_gaps(gaps, data.columns)
     if images:

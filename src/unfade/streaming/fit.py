@@ -279,7 +279,7 @@ class Sample:
     def nothing_to_recover(self) -> bool:
         """Check whether a fit would leave all rows of the table unchanged, not those of the sample alone."""
         if (
-            self.wanted.noise is not None
+            not self.wanted.exact
             or self.missing
             or any(look.marked for look in self.looks.values() if isinstance(look, _Range))
         ):

@@ -62,7 +62,7 @@ def recover_frames(
             yield Block(start, rule.entered(raw), raw=raw)
 
     with whole_sinks({path: draws if path == draws_to else None for path in given_paths}, frames) as sinks:
-        exact = not (model.noise is None or np.any(model.noise))
+        exact = model.parameters.exact or not (model.noise is None or model.parameters.corruption or np.any(model.noise))
 
         def write(found: Recovered) -> None:
             """Write the results of a block."""

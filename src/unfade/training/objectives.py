@@ -35,10 +35,12 @@ class Bound:
 class Objective(nn.Module, ABC):
     """What training maximises. Owns the networks that only it needs.
 
-    compiles: whether it compiles on a GPU what is slow, so that the step as a whole is not.
+    compiles: whether it compiles on a GPU what is slow, so that the step as a whole is not. captures: whether a GPU can
+    record its step.
     """
 
     compiles = False
+    captures = True
 
     @abstractmethod
     def forward(self, posterior: PosteriorLVM, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
@@ -271,6 +273,7 @@ class FlowMatching(Objective):
     def __init__(self, corruption: Corruption):
         super().__init__()
         self.corruption = [corruption]
+        self.captures = getattr(corruption, "captures", True)
 
     def forward(self, posterior: Any, obs: Observations, normals: Normals, warmup: Tensor | float = 1.0) -> Bound:
         """Minus the mean squared error of the velocity."""

@@ -104,7 +104,7 @@ class Stepper:
             return f"eager (one of {processes.count()} processes)"
         before = [part.clone() for part in self._state()]
         said = self._compile() if compile else "eager (compiling would take longer than it saves)"
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and self.models[0].objective.captures:
             self._capture()
             said += "; captured as a CUDA graph"
         for part, old in zip(self._state(), before, strict=True):
