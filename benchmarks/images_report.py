@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from report import markdown
 
-from unfade.paper.study import STOPPED, WAYS, Setting
+from unfade.paper.study import FLOW, STOPPED, WAYS, Setting
 
-FOR_IMAGES = {**WAYS, **STOPPED}
-OURS = ("unfade", "unfade, resampled")
+FOR_IMAGES = {**WAYS, **STOPPED, **FLOW}
+OURS = ("unfade", "unfade, resampled", "flow")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,14 @@ Cells = dict[Setting, dict[str, Scored]]
 
 def report(cells: Cells) -> str:
     """Write tables of scores, who is first in each setting, and how often unfade is: plain, resampled and all draws."""
-    plain = ["MVAE", "TAE as printed", "MIWAE", "MIWAE, stopped", "unfade"]  # conditioning moves observed entries only
+    plain = [
+        "MVAE",
+        "TAE as printed",
+        "MIWAE",
+        "MIWAE, stopped",
+        "unfade",
+        "flow",
+    ]  # conditioning moves observed entries only
     resampled = [way for way in FOR_IMAGES if FOR_IMAGES[way].refined]
     text = []
     for title, score, ways in (
@@ -65,7 +72,7 @@ def report(cells: Cells) -> str:
         text += [_table(title, taken, ways, score, firsts), "", _count(firsts), ""]
     for score in ("energy score", "CRPS"):
         text += [f"{score}, all ways to draw: {_count({s: first(found, score) for s, found in cells.items()})}", ""]
-    for score in ("coverage", "training seconds", "drawing seconds"):
+    for score in ("coverage", "coverage within two grey levels", "error over sd", "training seconds", "drawing seconds"):
         ways = [way for way in FOR_IMAGES if way != "MIWAE, conditioned"]
         text += [_table(score, cells, ways, score), ""]
     return "\n".join(text)
@@ -78,13 +85,18 @@ def _count(firsts: dict[Setting, str]) -> str:
     return f"unfade is first in {won} of {len(asked)}, and in {tied} more by less than two standard errors."
 
 
-DIGITS = {"energy score": ".3f", "CRPS": ".4f", "ELBO": ".0f", "coverage": ".3f", "drawing seconds": ".2f"}
+DIGITS = {"energy score": ".3f", "CRPS": ".4f", "ELBO": ".0f", "drawing seconds": ".2f"} | dict.fromkeys(
+    ("coverage", "coverage within two grey levels", "error over sd"), ".3f"
+)
 
 
 def _table(title: str, cells: Cells, ways: Sequence[str], score: str, firsts: dict[Setting, str] | None = None) -> str:
     rows = []
     for setting, found in cells.items():
-        values = [f"{found[way].means[score]:{DIGITS.get(score, '.0f')}}" if way in found else "" for way in ways]
+        values = [
+            f"{found[way].means[score]:{DIGITS.get(score, '.0f')}}" if way in found and score in found[way].means else ""
+            for way in ways
+        ]
         rows.append([words(setting), *values] + ([] if firsts is None else [firsts.get(setting, "")]))
     return markdown([title, *ways] + ([] if firsts is None else ["first"]), rows)
 
@@ -126,6 +138,7 @@ def picture(cells: Cells, path: Path) -> None:
         "MIWAE, stopped, resampled": ("C2", "D"),
         "unfade": ("k", "^"),
         "unfade, resampled": ("k", "^"),
+        "flow": ("C1", "*"),
     }
     for axis, score in zip(figure.subplots(1, 2, sharey=True), ("energy score", "CRPS"), strict=True):
         for way, (colour, marker) in styles.items():

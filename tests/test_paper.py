@@ -17,6 +17,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from unfade import FlowArchitecture
 from unfade.cli.app import app
 from unfade.diagnostics.evaluation import evaluate
 from unfade.errors import InvalidData, InvalidFile
@@ -257,6 +258,19 @@ def test_scores_are_those_of_the_evaluation(data_dir):
     inside = covered(drawn, clean[:10], 0.9)[counted].double().mean()
     assert found["coverage"] == pytest.approx(float(inside))
     assert found["coverage due"] == pytest.approx(expected.coverage_due)
+
+
+def test_flows_are_scored_as_others_are(data_dir, tmp_path, monkeypatch):
+    small = FlowArchitecture((28, 28, 1), (8, 8), patch=4, steps=2)
+    monkeypatch.setattr(study, "flow_architecture", lambda *_: small)
+    quick = SCHEDULES["quick"]
+    schedule = replace(quick, training=replace(quick.training, steps=3), scored=5, draws=2)
+    made = study.Study(schedule, data_dir, torch.device("cpu"))
+    setting, results = Setting("mnist", 0.5), study.Results(tmp_path, {})
+    study.fill(made, results, [setting], "quick", lambda _: None, ["flow"], study.FLOW)
+    found = results[study.key(setting, "flow", "quick")]
+    assert all(np.isfinite(found[name]) for name in ("energy score", "CRPS", "ELBO", "error over sd"))
+    assert found["coverage within two grey levels"] >= found["coverage"]
 
 
 def test_scores_of_rows_make_up_the_score(data_dir):

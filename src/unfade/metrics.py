@@ -77,7 +77,7 @@ def central_interval(draws: Tensor, level: float) -> tuple[Tensor, Tensor]:
     return low, high
 
 
-def covered(draws: Tensor, truth: Tensor, level: float) -> Tensor:
+def covered(draws: Tensor, truth: Tensor, level: float, tolerance: float = 0.0) -> Tensor:
     """Check for each truth whether it lies inside the central interval of its draws.
 
     Parameters
@@ -85,13 +85,15 @@ def covered(draws: Tensor, truth: Tensor, level: float) -> Tensor:
     draws : Tensor, (draws, *shape)
     truth : Tensor, (*shape)
     level : float
+    tolerance : float
+        Distance from the interval that counts as inside, as of grey levels of images.
 
     Returns
     -------
     bool Tensor, (*shape)
     """
     low, high = central_interval(draws, level)
-    return (truth >= low) & (truth <= high)
+    return (truth >= low - tolerance) & (truth <= high + tolerance)
 
 
 def stretch(draws: Tensor, truth: Tensor, level: float) -> Tensor:

@@ -18,9 +18,10 @@ from unfade.diagnostics.evaluation import reconstruction_elbos
 from unfade.errors import InvalidFile
 from unfade.inference.sampling import draw_blocks
 from unfade.methods.recipes import Task
-from unfade.methods.registry import fit_many
+from unfade.methods.registry import FLOW_TRAINING, fit_many
 from unfade.metrics import coverage_due, covered, crps, energy_score
-from unfade.models.architectures import PAPER, Architecture
+from unfade.models.architectures import PAPER, Architecture, flow_architecture
+from unfade.models.flow import FlowPosterior
 from unfade.models.latent_variable import PosteriorLVM
 from unfade.paper.datasets import LOADERS, Dataset, load
 from unfade.paper.settings import NOISE, TABLE_1, Schedule
@@ -80,6 +81,8 @@ STOPPED = {
     "MIWAE, stopped": Way("miwae", conditioned=True, stopped=True),
     "MIWAE, stopped, resampled": Way("miwae", conditioned=True, refined=True, stopped=True),
 }
+FLOW = {"flow": Way("flow", conditioned=False, stopped=True)}
+GREY_LEVELS = 2 / 255  # distance of pixels that no purpose needs told apart
 
 
 @dataclass(frozen=True)
@@ -125,12 +128,17 @@ class Study:
         seeds: Sequence[int],
         settings: Sequence[dict[str, Any]] | None = None,
         stopped: bool = False,
+        image: tuple[int, int] | None = None,
     ) -> list[PosteriorLVM]:
         """Fit posteriors of one method, one for each set of observations, together.
+
+        image: height and width of the rows, which flows need to know.
 
         stopped: as in `Way`. Entries are held out during 0.7 of the steps at most; the rest trains on all of them.
         """
         training = self.schedule.training
+        if method == "flow":
+            return self._fit_flows(data, seeds, image)
         training = replace(training, steps=max(1, int(0.7 * training.steps))) if stopped else training
         tasks = [
             Task(obs, self._noise(), self.architecture, training, seed, fixed_steps=not stopped)
@@ -138,6 +146,25 @@ class Study:
         ]
         fits = fit_many(method, tasks, settings or [{}] * len(tasks))
         if any(fit.interrupted for fit in fits):  # half-trained models are nobody's result
+            raise KeyboardInterrupt
+        return [fit.posterior for fit in fits]
+
+    def _fit_flows(
+        self, data: Sequence[Observations], seeds: Sequence[int], image: tuple[int, int] | None
+    ) -> list[PosteriorLVM]:
+        """Fit flows, one after another, within [0, 1]."""
+        steps = min(FLOW_TRAINING.steps, self.schedule.training.steps)
+        networks = flow_architecture(image or (1,), self.device.type == "cuda")
+        ends = torch.tensor([0.0, 1.0], device=self.device)
+        tasks = [
+            Task(
+                obs, self._noise(), networks, replace(FLOW_TRAINING, steps=steps), seed,
+                image=None if image is None else (*image, 1), ends=ends[:, None].expand(2, obs.values.shape[1]),
+            )
+            for obs, seed in zip(data, seeds, strict=True)
+        ]  # fmt: skip
+        fits = [fit_many("flow", [task], [{}])[0] for task in tasks]
+        if any(fit.interrupted for fit in fits):
             raise KeyboardInterrupt
         return [fit.posterior for fit in fits]
 
@@ -175,7 +202,7 @@ class Study:
         some, truth = obs[: self.schedule.scored], clean[: self.schedule.scored]
         vary = _observed_variance(obs) > NOISE**2 + 0.01
         counted = ~some.observed if columns is None else ~some.observed & columns.to(truth.device)
-        totals, energies, each = {"squares": 0.0, "covered": 0.0}, [], []
+        totals, energies, each = {"squares": 0.0, "variance": 0.0, "covered": 0.0, "near": 0.0}, [], []
         n_candidates, started = self.schedule.n_candidates if refined else 0, time.monotonic()
         blocks = draw_blocks(
             posterior, some, torch.arange(len(some)), self.schedule.draws, seed=1, n_candidates=n_candidates
@@ -185,7 +212,9 @@ class Study:
             energies.append(energy_score(drawn, target, missing))
             each.append((crps(drawn, target) * missing).sum(1))
             totals["squares"] += float((drawn.mean(0) - target).square()[missing].sum())
+            totals["variance"] += float(drawn.var(0)[missing].sum())
             totals["covered"] += float(covered(drawn, target, 0.9)[missing & vary].sum())
+            totals["near"] += float(covered(drawn, target, 0.9, GREY_LEVELS)[missing & vary].sum())
         cells, energy, total = float(counted.sum()), torch.cat(energies).double(), torch.cat(each).double()
         by_row = {"energy score": energy, "CRPS": total * (len(some) / cells)}
         kept = {name: [round(value, 6) for value in rows.tolist()] for name, rows in by_row.items()}
@@ -196,6 +225,8 @@ class Study:
             "CRPS's standard error": float(total.std()) * len(some) ** 0.5 / cells,
             "PSNR": float(-10 * torch.tensor(totals["squares"] / cells).log10()),
             "coverage": totals["covered"] / max(1.0, float((counted & vary).sum())),
+            "coverage within two grey levels": totals["near"] / max(1.0, float((counted & vary).sum())),
+            "error over sd": (totals["squares"] / (totals["variance"] * (1 + 1 / self.schedule.draws))) ** 0.5,
             "coverage due": coverage_due(0.9, self.schedule.draws),
             "drawing seconds": time.monotonic() - started,
         }
@@ -203,9 +234,23 @@ class Study:
     def elbos(
         self, posteriors: Sequence[PosteriorLVM], clean: Sequence[Tensor], obs: Sequence[Observations]
     ) -> list[dict[str, float]]:
-        """Compute the ELBO of the truth; its inference network is trained on these rows, as the paper's on the test set."""
+        """Compute the ELBO of the truth; its inference network is trained on these rows, as the paper's on the test set.
+
+        Flows have a density, so that of the scored rows is taken, with its divergence estimated by four probes.
+        """
+        if any(isinstance(posterior, FlowPosterior) for posterior in posteriors):
+            return [self._density(*each) for each in zip(posteriors, clean, obs, strict=True)]
         found = reconstruction_elbos(posteriors, obs, clean, self.architecture, self.schedule.inference)
         return [{"ELBO": each.elbo, "ELBO's standard error": each.standard_error} for each in found]
+
+    def _density(self, posterior: Any, clean: Tensor, obs: Observations) -> dict[str, float]:
+        parts, rows = [], min(len(clean), self.schedule.scored)
+        for start in range(0, rows, 100):
+            some = slice(start, min(start + 100, rows))
+            normals = generator_normals(torch.Generator(self.device).manual_seed(start))
+            parts.append(posterior.log_prob(clean[some], obs[some], normals, probes=4))
+        values = torch.cat(parts).double()
+        return {"ELBO": float(values.mean()), "ELBO's standard error": float(values.std() / len(values) ** 0.5)}
 
 
 _LOADED: dict[tuple[str, Path | None], Dataset] = {}
@@ -276,7 +321,8 @@ def fill(
             say(f"{label}: {method}, {len(group)} models together, first {group[0]}")
             train, seeds = [study.rows(setting, "train")[1] for setting in group], [setting.mask for setting in group]
             started = time.monotonic()
-            posteriors = study.fit(method, train, seeds, stopped=stopped)
+            image = study.dataset(group[0].data).image
+            posteriors = study.fit(method, train, seeds, stopped=stopped, image=image)
             seconds = (time.monotonic() - started) / len(group)
             for trained_on in (False, True):
                 each = [(replace(s, trained_on=trained_on), p) for s, p in zip(group, posteriors, strict=True)]
