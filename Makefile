@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-fast test-all versions reproduce-quick lint types unit wheel clean
+.PHONY: demo test test-fast test-all versions reproduce-quick lint types unit wheel docs gallery site clean
 
 demo: .venv/installed
 	$(BIN)/unfade demo
@@ -47,6 +47,20 @@ unit: .venv/installed
 wheel: .venv/installed
 	rm -rf build/wheel && $(BIN)/python -m build --wheel --no-isolation --outdir build/wheel .
 	$(BIN)/python tests/check_wheel.py build/wheel
+
+# The site in build/site: the gallery is run, the pages are built strictly, links are followed.
+docs: gallery site
+
+gallery: .venv/docs-installed
+	OMP_NUM_THREADS=1 $(BIN)/python docs/make_gallery.py
+
+site: .venv/docs-installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/check_site.py build/site
+
+.venv/docs-installed: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,docs]'
+	touch $@
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
