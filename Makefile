@@ -64,7 +64,7 @@ site: .venv/docs-installed
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip hatchling hatch-vcs editables
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	touch $@
 

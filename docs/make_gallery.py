@@ -9,6 +9,7 @@ import argparse
 import base64
 import hashlib
 import html
+import os
 import re
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import nbformat
 from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
+from site_hooks import SHOWN
 
 ROOT = Path(__file__).parents[1]
 SOURCE, TARGET = ROOT / "docs" / "gallery", ROOT / "build" / "gallery"
@@ -109,13 +111,14 @@ def stamp(path: Path) -> str:
 
 def main() -> None:
     """Run the pages that have changed; write the index."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--notebook", nargs=2, metavar=("PAGE", "FILE"))
     if one := options.parse_args().notebook:
         nbformat.write(run(SOURCE / f"{one[0]}.py"), one[1])
         return
     TARGET.mkdir(parents=True, exist_ok=True)
-    paths = sorted(SOURCE.glob("*.py"))
+    paths = [SOURCE / f"{name}.py" for name in SHOWN]
     for path in paths:
         mark, began = TARGET / f"{path.stem}.stamp", time.monotonic()
         if mark.exists() and mark.read_text() == stamp(path):

@@ -8,12 +8,15 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 GALLERY = ROOT / "build" / "gallery"
 PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md", "conduct.md": "CODE_OF_CONDUCT.md"}
+SHOWN = (  # pages of the gallery in the order of the site
+    "table", "curve", "survey", "regression", "noise", "detection_limits", "images", "time_series", "outliers", "sensitivity",
+)  # fmt: skip
 MEDIA = (".png", ".ipynb", ".md")
 
 
 def on_config(config: Any) -> Any:
     """List the pages of the gallery in the navigation."""
-    pages = [f"gallery/{path.stem}.md" for path in sorted((ROOT / "docs" / "gallery").glob("*.py"))]
+    pages = [f"gallery/{name}.md" for name in SHOWN]
     for section in config.nav:
         if section.get("Gallery") == "gallery/index.md":
             section["Gallery"] = ["gallery/index.md", *pages]
