@@ -63,7 +63,10 @@ def main() -> None:
     """Print what is wrong, and end with 1 if anything is."""
     site = Path(sys.argv[1]).resolve()
     found = problems(site)
-    print("\n".join(found) or f"{len(list(site.rglob('*.html')))} pages: every link leads somewhere, nothing is loaded from elsewhere")
+    print(
+        "\n".join(found)
+        or f"{len(list(site.rglob('*.html')))} pages: every link leads somewhere, nothing is loaded from elsewhere"
+    )
     sys.exit(bool(found))
 
 

@@ -93,7 +93,9 @@ def index(paths: list[Path]) -> str:
         heading, words = summary(path)
         words = re.sub(r"[`*]|\[([^]]*)\]\([^)]*\)", r"\1", words)
         picture = f'<img src="{path.stem}-1.png" alt="">' if (TARGET / f"{path.stem}-1.png").exists() else ""
-        cards.append(f'<a href="{path.stem}.html">{picture}<b>{html.escape(heading)}</b><span>{html.escape(words)}</span></a>')
+        cards.append(
+            f'<a href="{path.stem}.html">{picture}<b>{html.escape(heading)}</b><span>{html.escape(words)}</span></a>'
+        )
     return (
         "# Gallery\n\nShort pages on simulated or well-known data, each run when this site is built, in seconds to a "
         f'minute on two cores.\nEach can be downloaded as a notebook.\n\n<div class="gallery">{"".join(cards)}</div>\n'

@@ -9,7 +9,8 @@ ROOT = Path(__file__).parents[1]
 GALLERY = ROOT / "build" / "gallery"
 PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md", "conduct.md": "CODE_OF_CONDUCT.md"}
 SHOWN = (  # pages of the gallery in the order of the site
-    "table", "curve", "survey", "regression", "noise", "detection_limits", "images", "time_series", "outliers", "sensitivity",
+    "table", "curve", "survey", "regression", "noise", "detection_limits", "images", "time_series", "outliers",
+    "sensitivity",
 )  # fmt: skip
 MEDIA = (".png", ".ipynb", ".md")
 
@@ -49,7 +50,8 @@ def on_page_markdown(text: str, page: Any, config: Any, files: Any) -> str:
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Name the theme's search for screen readers."""
-    return output.replace('data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"')
+    search = 'data-md-component="search" role="dialog"'
+    return output.replace(search, f'{search} aria-label="Search"')
 
 
 def outside_links(text: str, in_root: bool, depth: int, repository: str) -> str:
@@ -67,7 +69,9 @@ def outside_links(text: str, in_root: bool, depth: int, repository: str) -> str:
             return match[0]
         if path.startswith(("http", "mailto:")) or not path:
             return match[0]
-        inside = here.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") and path.endswith(".md") else None)
+        inside = here.get(path) or (
+            path.removeprefix("docs/") if path.startswith("docs/") and path.endswith(".md") else None
+        )
         anchor = f"#{anchor}" if anchor else ""
         return f"]({up}{inside}{anchor})" if inside else f"]({repository}{path}{anchor})"
 

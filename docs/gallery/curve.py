@@ -30,6 +30,7 @@ for panel, filled, title in zip(panels, (points, means, draws[0]), ("truth", "me
     panel.scatter(*filled[gone].T, s=6, color="#D55E00")
     panel.set_title(title)
     panel.set_aspect("equal")
+plt.show()
 
 # %% [markdown]
 # Orange points had no second coordinate. Their means lie in the middle, where no point is. One draw looks like the

@@ -41,15 +41,20 @@ left.set_xlabel("lead, cells below 0.5")
 left.legend(fontsize=8)
 means = [each[:, below].mean() for each in shown.values()]
 right.barh(list(shown)[::-1], means[::-1], color=["#D55E00", "#0072B2", "#9aa5ab"])
-right.set_xlabel("mean of lead, cells below 0.5");
+right.set_xlabel("mean of lead, cells below 0.5")
+plt.show()
 
 # %%
 pd.DataFrame(
     {
         "mean below the limit": {name: each[:, below].mean() for name, each in shown.items()},
-        "correlation with zinc": {name: np.mean([np.corrcoef(v, zinc)[0, 1] for v in each]) for name, each in shown.items()},
+        "correlation with zinc": {
+            name: np.mean([np.corrcoef(v, zinc)[0, 1] for v in each]) for name, each in shown.items()
+        },
         "and below the limit": {
-            name: np.mean([np.corrcoef(v[below], zinc[below])[0, 1] for v in each]) if name != "half of the limit" else np.nan
+            name: np.mean([np.corrcoef(v[below], zinc[below])[0, 1] for v in each])
+            if name != "half of the limit"
+            else np.nan
             for name, each in shown.items()
         },
     }

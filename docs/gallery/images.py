@@ -37,3 +37,4 @@ for column, (name, pictures) in enumerate(shown.items()):
     for row in range(6):
         panels[row, column].imshow(pictures[row], cmap=grey, vmin=0, vmax=0.5 if name == "std" else 1)
         panels[row, column].axis("off")
+plt.show()

@@ -39,7 +39,8 @@ plt.plot(hours[part], truth[column][part], color="#D55E00", lw=1, label="truth")
 plt.plot(hours[part], clean[column][part], color="#0072B2", lw=1.5, label="cleaned")
 plt.xlabel("hour")
 plt.ylabel(column)
-plt.legend(ncols=4, fontsize=8);
+plt.legend(ncols=4, fontsize=8)
+plt.show()
 
 # %% [markdown]
 # The error that remains, compared with the noise of the measured values:

@@ -35,3 +35,4 @@ for panel, ((row, column), value) in zip(panels, wrong.items(), strict=True):
     panel.axvline(value, color="#D55E00", lw=2)
     panel.set_title(f"{column}: {'listed' if (row, column) in listed else 'not listed'}", fontsize=9)
     panel.set_yticks([])
+plt.show()

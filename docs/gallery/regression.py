@@ -42,4 +42,5 @@ for i, (name, true) in enumerate({"Intercept": 1.0, "a": 1.0, "b": 0.5}.items())
     plt.plot([true] * 2, [i - 0.3, i + 0.3], color="#222", lw=1, label="true value" if i == 0 else None)
 plt.yticks(range(3), ["intercept", "slope of a", "slope of b"])
 plt.xlabel("95 % interval")
-plt.legend(fontsize=8);
+plt.legend(fontsize=8)
+plt.show()

@@ -13,7 +13,7 @@ import pandas as pd
 import statsmodels.formula.api as smf
 
 from unfade import Recoverer
-from unfade.downstream import pool, tipping_points
+from unfade.downstream import tipping_points
 
 rng = np.random.default_rng(8)
 n = 500
@@ -48,7 +48,8 @@ plt.plot(shifts, slopes, "o-", color="#0072B2", label="slope of income")
 plt.axhline(0, color="#222", lw=1)
 plt.xlabel("shift of the missing incomes, in standard deviations")
 plt.ylabel("slope")
-plt.legend(fontsize=8);
+plt.legend(fontsize=8)
+plt.show()
 
 # %%
 whole = analysis(pd.DataFrame({"school": school, "income": income, "health": health}))

@@ -42,7 +42,8 @@ for name, share, colour in zip(names, shares[order].T, ("#0072B2", "#E69F00", "#
     bottom += share
 plt.xlabel("people who did not say how they travel, youngest first")
 plt.ylabel("share of draws")
-plt.legend(loc="upper right", fontsize=8);
+plt.legend(loc="upper right", fontsize=8)
+plt.show()
 
 # %% [markdown]
 # The likeliest answer, compared with the removed one, and with the most frequent answer of all:

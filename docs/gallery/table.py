@@ -43,7 +43,8 @@ plt.plot(place, clean.loc[order, column], "o", ms=4, color="#0072B2", label="fil
 plt.plot(place, truth.loc[order, column], "x", ms=5, color="#D55E00", label="removed value")
 plt.xlabel(f"missing cells of {column}, by their true value")
 plt.ylabel(column)
-plt.legend();
+plt.legend()
+plt.show()
 
 # %% [markdown]
 # Without the truth, held-out observed cells say how far to trust the result.

@@ -53,7 +53,8 @@ for panel, day in zip(panels, (3, 60, 120), strict=True):
     panel.plot(hour, given[day], ".", color="#444", label="measured")
     panel.set_title(f"day {day}", fontsize=9)
     panel.set_xlabel("hour")
-panels[0].legend(fontsize=7);
+panels[0].legend(fontsize=7)
+plt.show()
 
 # %% [markdown]
 # Mean absolute error, by the length of the gap:
