@@ -119,7 +119,8 @@ def test_nothing_takes_an_estimator_of_any_type():
 
 
 TOPICS = {  # test files about no single module
-    "architecture": "this file", "boards": "tables of results in benchmarks/", "docstrings": "first lines and sections",
+    "architecture": "this file", "boards": "tables of results in benchmarks/", "docs": "the site's own rules",
+    "docstrings": "first lines and sections",
     "entrances": "the contract of all entrances", "exact_posterior": "laws known exactly",
     "examples": "examples and README run", "fuzz": "crafted model files", "kills": "runs ended at any moment",
     "sklearn": "scikit-learn's own checks", "stored_figures": "figures of the documentation", "words": "its terms",

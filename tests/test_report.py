@@ -11,7 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from unfade import Recoverer
-from unfade.diagnostics import report
+from unfade.diagnostics import markup
 
 pytestmark = pytest.mark.filterwarnings("ignore:Time was up")  # on a busy machine
 
@@ -60,7 +60,7 @@ def written(path, data, **parameters):
 def test_a_page_has_all_its_parts_and_needs_nothing_else(tmp_path):
     text = written(tmp_path / "report.html", frame(), noise="learn-shared")
     outline = Outline(text)
-    wanted = {"Verdicts", "Missing cells", "Observed and drawn values", "Pairs", "Comparison with simple methods"}
+    wanted = {"Checks that passed", "Missing cells", "Observed and drawn values", "Pairs", "Comparison with simple methods"}
     assert wanted | {"Training", "Settings", "Noise", "Outliers"} <= set(outline.headings)
     assert outline.pictures
     assert all(len(alt) > 20 for alt in outline.pictures)
@@ -140,7 +140,7 @@ def test_a_browser_shows_it_without_errors(tmp_path, width):
 
 
 def test_numbers_of_the_page_are_written_in_digits():
-    assert [report._short(value) for value in (13183.4, -49450.0, 0.12345, 12.0, 7)] == [
+    assert [markup.short(value) for value in (13183.4, -49450.0, 0.12345, 12.0, 7)] == [
         "13183",
         "-49450",
         "0.1235",

@@ -1,12 +1,8 @@
-"""The report: verdicts and pictures as one HTML file that needs no network."""
+"""The report: a verdict, the three pictures that matter, and folded details, as one HTML file that needs no network."""
 
-import base64
-import datetime
-import html
-import io
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from importlib.metadata import version
 from typing import Any
@@ -14,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from unfade import storage
-from unfade.data.columns import TEMPORAL, Column, value_of
+from unfade.data.columns import Column
 from unfade.data.dataset import Dataset
-from unfade.diagnostics.checks import Diagnosis, diagnose, large_images
+from unfade.diagnostics.checks import Diagnosis, Verdict, diagnose, large_images
 from unfade.diagnostics.images import draw_gallery, shape_of
+from unfade.diagnostics.markup import escaped, figure, folded, section, short, table
+from unfade.diagnostics.panels import SEEN, draw_coverage, draw_missing, draw_pair, draw_values
 from unfade.diagnostics.predictions import outliers
 from unfade.inference.draws import Draws
 from unfade.inference.fitted_model import FittedModel
@@ -25,9 +23,8 @@ from unfade.methods.parameters import Parameters
 
 _ROWS = 2000  # rows that pictures of values are made from
 _CELLS = 10_000  # cells that are predicted from the rest of their row
-_COLUMNS = 24  # columns that are drawn one by one
+_COLUMNS, _FIRST = 24, 8  # columns that are drawn one by one, and those of the first picture
 _SIGNS = {"green": "&#10003;", "amber": "!", "red": "&#10007;"}
-_SEEN, _DRAWN = "#0072B2", "#E69F00"  # apart for colour-blind eyes too (Okabe and Ito)
 _STYLE = """
 :root { --green: #00785a; --amber: #a86400; --red: #b03a00; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 0 auto; padding: 1rem; }
@@ -39,15 +36,23 @@ ul.verdicts { list-style: none; padding: 0; } ul.verdicts li { margin: .5rem 0; 
 .sign { position: absolute; left: 0; top: .1rem; width: 1.5rem; height: 1.5rem; border-radius: 50%; color: #fff;
   text-align: center; line-height: 1.5rem; font-weight: bold; }
 .green .sign { background: var(--green); } .amber .sign { background: var(--amber); } .red .sign { background: var(--red); }
-.lead { font-size: 1.1rem; } .quiet { color: #555; }
+.lead { font-size: 1.15rem; padding: .7rem 1rem; border-left: .35rem solid; background: #f5f7f8; }
+p.green { border-color: var(--green); } p.amber { border-color: var(--amber); } p.red { border-color: var(--red); }
+.quiet { color: #555; } summary { cursor: pointer; } details { border-bottom: 1px solid #ccc; }
+summary h2 { display: inline-block; border: 0; margin: .6rem 0; font-size: 1.05rem; }
 @media (max-width: 40rem) { figure { overflow-x: auto; } figure img { max-width: none; width: 38rem; } }
-@media print { body { max-width: none; } h2, figure, tr { break-inside: avoid; } }
+@media print { body { max-width: none; padding: 0; font-size: 11pt; } h2, figure, tr, li { break-inside: avoid; }
+  h2 { break-after: avoid; } .scroll { overflow: visible; } details::details-content { content-visibility: visible;
+  display: block; height: auto; } }
 """
 _LEAD = {
     "green": "No check failed.",
     "amber": "Usable with care: read the warnings below.",
     "red": "Do not rely on these results before the red verdicts are resolved.",
 }
+
+
+_UNFOLD = "onbeforeprint = () => document.querySelectorAll('details').forEach(part => { part.open = true })"
 
 
 def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws: Draws | None = None) -> None:
@@ -66,80 +71,43 @@ def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws
     part = data.rows(rows)
     some = model.sample(part, 20, row_ids=rows.tolist()) if draws is None else draws
     values = some.values if draws is None else draws.values[:20, rows]
-    table, container = part.table(), part.container
-    sections = [_verdicts(found), "" if large else _missingness(found), _calibration(found), _columns_table(found)]
-    if table.ndim == 2 and _as_image(table) is None:
-        columns = container.columns or tuple(Column(str(j), "continuous") for j in range(table.shape[1]))
-        sections += [_distributions(table, values, columns), _pairs(table, values, columns)]
-        sections += [_surprising(model, data, rows, len(columns)), _noise(found), _links(found)]
+    given, container = part.table(), part.container
+    first, rest = [_calibration(found), "" if large else _missingness(found)], [_columns_table(found)]
+    if given.ndim == 2 and _as_image(given) is None:
+        columns = container.columns or tuple(Column(str(j), "continuous") for j in range(given.shape[1]))
+        first.insert(1, _distributions(given, values, columns, 0, _FIRST))
+        rest += [_distributions(given, values, columns, _FIRST, _COLUMNS), _pairs(given, values, columns)]
+        rest += [_surprising(model, data, rows, len(columns)), _noise(found), _links(found)]
     else:
-        sections.append(_gallery(table, values))
-    sections += [_simple(found), _learning(model), _settings(model)]
-    lead = f'<p class="lead {found.level}"><b>{_LEAD[found.level]}</b></p>'
+        first.insert(0, _gallery(given, values))
+    rest += [_simple(found), _learning(model), _settings(model)]
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>unfade: diagnosis</title>'
-        f"<style>{_STYLE}</style></head><body><h1>How far to trust these results</h1>{lead}"
-        + "".join(sections)
-        + "</body></html>"
+        f"<style>{_STYLE}</style><script>{_UNFOLD}</script></head><body><main>"
+        f"<h1>How far to trust these results</h1>{_verdicts(found)}{''.join(first)}{''.join(rest)}</main></body></html>"
     )
     with storage.whole_or_nothing(path) as file:
         file.write_text(page, encoding="utf-8")
 
 
-def _section(title: str, *parts: str) -> str:
-    inside = "".join(parts)
-    return f"<section><h2>{title}</h2>{inside}</section>" if inside else ""
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, float) and 1e4 <= abs(value) < 1e12:
-        return f"{value:.0f}"  # not 1.318e+04
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _text(value: Any) -> str:
-    return html.escape(_short(value))
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    if not rows:
-        return ""
-    top = "".join(f"<th>{_text(head)}</th>" for head in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td{' class=n' if isinstance(v, (int, float)) else ''}>{_text(v)}</td>" for v in row) + "</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _figure(draw: Callable[[Any], None], size: tuple[float, float], says: str, caption: str = "") -> str:
-    """Embed a picture; says: its description for readers who cannot see it."""
-    from matplotlib.figure import Figure
-
-    figure, file = Figure(figsize=size, layout="constrained"), io.BytesIO()
-    draw(figure)
-    figure.savefig(file, format="png", dpi=90)
-    code = base64.b64encode(file.getvalue()).decode()
-    return (
-        f'<figure><img alt="{html.escape(says, quote=True)}" src="data:image/png;base64,{code}">'
-        f"<figcaption>{html.escape(caption or says)}</figcaption></figure>"
-    )
-
-
-def _label(name: Any, most: int) -> str:
-    """Shorten a name for a picture, and escape formulas."""
-    return str(name)[:most].replace("$", r"\$")
-
-
 def _verdicts(found: Diagnosis) -> str:
+    """Write the verdict of all checks, those that did not pass, and the others folded."""
+    open_ones = [verdict for verdict in found.verdicts if verdict.level != "green"]
+    passed = [verdict for verdict in found.verdicts if verdict.level == "green"]
+    count = f"{len(passed)} of {len(found.verdicts)} checks passed."
+    lead = f'<p class="lead {found.level}"><b>{_LEAD[found.level]}</b> {count}</p>'
+    words = '<p class="quiet">Each check rests on observed cells that were hidden from training and predicted.</p>'
+    return lead + _list(open_ones) + words + folded("Checks that passed", _list(passed))
+
+
+def _list(verdicts: Sequence[Verdict]) -> str:
     lines = "".join(
-        f'<li class="{v.level}"><span class="sign" aria-hidden="true">{_SIGNS[v.level]}</span><b>{_text(v.what)}</b> '
-        f'<span class="quiet">({v.level})</span>: {_text(v.says)} {f"<i>{_text(v.todo)}</i>" if v.todo else ""}</li>'
-        for v in found.verdicts
+        f'<li class="{v.level}"><span class="sign" aria-hidden="true">{_SIGNS[v.level]}</span><b>{escaped(v.what)}</b> '
+        f'<span class="quiet">({v.level})</span>: {escaped(v.says)} {f"<i>{escaped(v.todo)}</i>" if v.todo else ""}</li>'
+        for v in verdicts
     )
-    words = "Each verdict rests on observed cells that were hidden from training and predicted."
-    return _section("Verdicts", f'<p class="quiet">{words}</p><ul class="verdicts">{lines}</ul>')
+    return f'<ul class="verdicts">{lines}</ul>' if lines else ""
 
 
 def _missingness(found: Diagnosis) -> str:
@@ -147,7 +115,7 @@ def _missingness(found: Diagnosis) -> str:
     missing = np.isnan(cells.seen)
     missing[cells.rows, cells.columns] = False
     used = [j for j in range(missing.shape[1]) if not (cells.kinds and cells.kinds[j].kind == "passthrough")]
-    share, names = missing.mean(0), [cells.name(j) for j in range(missing.shape[1])]
+    share = missing.mean(0)
     share[np.setdiff1d(np.arange(len(share)), used)] = 0.0
     missing = missing[:, used]
     words = (
@@ -157,46 +125,23 @@ def _missingness(found: Diagnosis) -> str:
     order = np.argsort(-share, kind="stable")[:50]
     worst = [j for j in order if share[j] > 0][:40]
     if not worst:
-        return _section("Missing cells", words)
+        return section("Missing cells", words)
 
-    def draw(figure: Any) -> None:
-        axes = figure.subplots()
-        axes.barh(range(len(worst)), share[worst][::-1], color=_SEEN)
-        axes.set_yticks(range(len(worst)), [_label(names[j], 30) for j in worst][::-1])
-        axes.set_xlabel("share of cells missing")
-        axes.set_xlim(0, max(0.1, share.max() * 1.05))
-
+    shown = [cells.name(j) for j in worst]
     says = f"Share of missing cells by column, most first; {cells.name(worst[0])} has {share[worst[0]]:.0%}."
-    return _section("Missing cells", words, _figure(draw, (7, 0.5 + 0.24 * len(worst)), says))
+    size = 7.0, 0.5 + 0.24 * len(worst)
+    return section("Missing cells", words, figure(lambda f: draw_missing(f.subplots(), shown, share[worst]), size, says))
 
 
 def _calibration(found: Diagnosis) -> str:
     numbers = found.cells.numbers()
     if len(numbers) < 20:
         return ""
-    places, bins = numbers.places(), 10
-    counts = np.histogram(places, bins, (0, 1))[0] / len(places)
-    band = 2 * np.sqrt(1 / bins * (1 - 1 / bins) / len(places))
-
-    def draw(figure: Any) -> None:
-        left, right = figure.subplots(1, 2)
-        left.bar(np.arange(bins) / bins + 0.05, counts, 0.09, color=_SEEN)
-        for edge in (1 / bins - band, 1 / bins + band):
-            left.axhline(edge, color="#444", ls="--", lw=1)
-        left.set_xlabel("rank of the held-out value among its draws")
-        left.set_ylabel("share of cells")
-        nominal = np.linspace(0.1, 0.9, 9)
-        shares = [numbers.covered(level).mean() for level in nominal]
-        right.plot([0, 1], [0, 1], color="#999")
-        right.plot([numbers.due(level) for level in nominal], shares, "o-", color=_SEEN)
-        right.set_xlabel("nominal coverage")
-        right.set_ylabel("empirical coverage")
-
     says = (
         "Left: ranks of held-out values among their draws; uniform is right, high ends mean too narrow draws; chance "
         "stays between the dashed lines. Right: empirical coverage of central intervals; on the line is nominal."
     )
-    return _section("Coverage of intervals", _figure(draw, (9, 3.2), says))
+    return section("Coverage of intervals", figure(lambda f: draw_coverage(f.subplots(1, 2), numbers), (9, 3.2), says))
 
 
 def _columns_table(found: Diagnosis) -> str:
@@ -207,75 +152,45 @@ def _columns_table(found: Diagnosis) -> str:
         for c in found.columns[:200]
     ]
     heads = ("column", "held-out cells", "coverage of 90 % intervals", "within tolerance", "finding", "CRPS (sds)")
-    return _section("Coverage per column", _table(heads, rows))
+    return folded("Coverage per column", table(heads, rows))
 
 
-def _distributions(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> str:
-    """Draw observed and imputed values of the columns with most missing cells."""
-    gone = np.isnan(table)
+def _distributions(given: np.ndarray, values: np.ndarray, columns: Sequence[Column], start: int, end: int) -> str:
+    """Draw observed and imputed values of columns, those with most missing cells first."""
+    gone = np.isnan(given)
     filled = (gone & np.isfinite(values[0])).any(0)
     order = [j for j in np.argsort(-gone.sum(0), kind="stable") if columns[j].kind != "passthrough" and filled[j]]
-    shown = order[:_COLUMNS]
+    shown = order[start:end]
     if not shown:
         return ""
     across = min(4, len(shown))
     down = -(-len(shown) // across)
 
-    def draw(figure: Any) -> None:
-        panels = np.ravel(figure.subplots(down, across, squeeze=False))
+    def draw(whole: Any) -> None:
+        panels = np.ravel(whole.subplots(down, across, squeeze=False))
         for panel in panels[len(shown) :]:
             panel.axis("off")
         for panel, j in zip(panels, shown, strict=False):
-            _two(panel, table[~gone[:, j], j], values[:, gone[:, j], j].ravel(), columns[j])
+            draw_values(panel, given[~gone[:, j], j], values[:, gone[:, j], j].ravel(), columns[j])
         panels[0].legend(fontsize=7)
 
-    more = f" Of {len(order)} columns with missing cells, the {len(shown)} with most." if len(order) > len(shown) else ""
-    says = f"Distribution of observed values (filled) and of draws of missing ones (line), per column.{more}"
+    of = (
+        ""
+        if len(order) == len(shown)
+        else f" Columns {start + 1} to {start + len(shown)} of {len(order)} by missing cells."
+    )
+    says = f"Distribution of observed values (filled) and of draws of missing ones (line), per column.{of}"
     caption = f"{says} They need not agree: missing values may differ from observed ones."
-    return _section("Observed and drawn values", _figure(draw, (9, 1.9 * down + 0.3), says, caption))
+    shape = figure(draw, (9, 1.9 * down + 0.3), says, caption)
+    return section("Observed and drawn values", shape) if start == 0 else folded("More columns", shape)
 
 
-def _two(panel: Any, seen: np.ndarray, drawn: np.ndarray, column: Column) -> None:
-    panel.set_title(_label(column.name, 26), fontsize=9)
-    panel.tick_params(labelsize=7)
-    panel.set_yticks([])
-    drawn = drawn[np.isfinite(drawn)]
-    if column.discrete or (len(np.unique(seen)) <= 12 and np.isin(drawn, seen).all()):
-        codes = np.unique(np.concatenate([seen, drawn]))[:12]
-        place = np.arange(len(codes))
-        panel.bar(place - 0.2, [(seen == c).mean() if len(seen) else 0 for c in codes], 0.4, color=_SEEN, label="observed")
-        panel.bar(place + 0.2, [(drawn == c).mean() if len(drawn) else 0 for c in codes], 0.4, color=_DRAWN, label="drawn")
-        names = [str(value_of(c, column)) if column.discrete else _moment(c, column) or f"{c:g}" for c in codes]
-        panel.set_xticks(place, [_label(name, 8) for name in names], rotation=45 if len(names) > 4 else 0, fontsize=6)
-        return
-    both = np.concatenate([seen, drawn])
-    low, high = np.quantile(both, [0.005, 0.995]) if len(both) else (0, 1)
-    edges = np.linspace(low, high if high > low else low + 1, 25)
-    _few_ticks(panel.xaxis, column)
-    panel.hist(np.clip(seen, *edges[[0, -1]]), edges, density=True, color=_SEEN, alpha=0.6, label="observed")
-    panel.hist(np.clip(drawn, *edges[[0, -1]]), edges, density=True, histtype="step", lw=1.6, color=_DRAWN, label="drawn")
-
-
-def _moment(code: float, column: Column) -> str:
-    """Write a date, time of day or duration; empty for other columns."""
-    if column.kind == "date":
-        return str(np.datetime64(int(code), "us").astype("datetime64[D]"))
-    return str(datetime.timedelta(seconds=int(code / 1e6))) if column.kind in TEMPORAL else ""
-
-
-def _few_ticks(axis: Any, column: Column) -> None:
-    """Reduce the ticks of an axis to those that fit, with dates and times written as such."""
-    axis.get_major_locator().set_params(nbins=3)
-    if column.kind in TEMPORAL:
-        axis.set_major_formatter(lambda code, _: _moment(code, column))
-
-
-def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> str:
+def _pairs(given: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> str:
     """Draw the most correlated pairs of columns: rows observed in both, and rows with a drawn value."""
     numbers = [
         j
         for j, c in enumerate(columns)
-        if not c.discrete and c.kind != "passthrough" and len(np.unique(table[~np.isnan(table[:, j]), j])) > 1
+        if not c.discrete and c.kind != "passthrough" and len(np.unique(given[~np.isnan(given[:, j]), j])) > 1
     ]
     numbers = numbers[:60]
     if len(numbers) < 2:
@@ -285,21 +200,14 @@ def _pairs(table: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> 
     best = np.argsort(-strength[i, j])[:4]
     chosen = [(numbers[i[b]], numbers[j[b]]) for b in best]
 
-    def draw(figure: Any) -> None:
-        panels = np.ravel(figure.subplots(1, len(chosen), squeeze=False))
+    def draw(whole: Any) -> None:
+        panels = np.ravel(whole.subplots(1, len(chosen), squeeze=False))
         for panel, (a, b) in zip(panels, chosen, strict=True):
-            seen = ~np.isnan(table[:, [a, b]]).any(1)
-            for where, colour, name in ((~seen, _DRAWN, "a value drawn"), (seen, _SEEN, "both observed")):
-                panel.scatter(values[0, where, a], values[0, where, b], s=4, alpha=0.5, color=colour, label=name)
-            panel.set_xlabel(_label(columns[a].name, 22), fontsize=8)
-            panel.set_ylabel(_label(columns[b].name, 22), fontsize=8)
-            _few_ticks(panel.xaxis, columns[a])
-            _few_ticks(panel.yaxis, columns[b])
-            panel.tick_params(labelsize=7)
+            draw_pair(panel, given, values[0], a, b, columns)
         panels[0].legend(fontsize=7)
 
     says = "The most correlated pairs of columns, in one completed table."
-    return _section("Pairs", _figure(draw, (2.4 * len(chosen) + 0.4, 2.6), says))
+    return folded("Pairs", figure(draw, (2.4 * len(chosen) + 0.4, 2.6), says))
 
 
 def _surprising(model: FittedModel, data: Dataset, rows: np.ndarray, columns: int) -> str:
@@ -312,7 +220,7 @@ def _surprising(model: FittedModel, data: Dataset, rows: np.ndarray, columns: in
             str(s.column),
             s.value,
             s.expected,
-            "" if s.low is None else f"{_short(s.low)} to {_short(s.high)}",
+            "" if s.low is None else f"{short(s.low)} to {short(s.high)}",
         )
         for s in found
         if s.distance > 3
@@ -320,8 +228,8 @@ def _surprising(model: FittedModel, data: Dataset, rows: np.ndarray, columns: in
     among = f" (among {len(rows):,} rows taken at random)" if len(rows) < len(data) else ""
     words = f"<p>Observed cells that the rest of their row does not predict{among}, likely errors first.</p>"
     if not lines:
-        return _section("Outliers", "<p>No observed cell is far from its prediction by the rest of its row.</p>")
-    return _section("Outliers", words, _table(("row", "column", "value", "expected", "90 % of draws"), lines))
+        return folded("Outliers", "<p>No observed cell is far from its prediction by the rest of its row.</p>")
+    return folded("Outliers", words, table(("row", "column", "value", "expected", "90 % of draws"), lines))
 
 
 def _noise(found: Diagnosis) -> str:
@@ -329,19 +237,19 @@ def _noise(found: Diagnosis) -> str:
         (str(n.column), n.sd, n.low, n.high, f"{max(0.0, n.explained):.0%}", "yes" if n.told else "no") for n in found.noise
     ]
     heads = ("column", "noise sd", "low", "high", "explained by other columns", "identified")
-    return _section("Noise", _table(heads, rows[:100]))
+    return folded("Noise", table(heads, rows[:100]))
 
 
 def _links(found: Diagnosis) -> str:
     rows = [(link.column, link.where, round(abs(link.shift), 2), round(abs(link.z), 1)) for link in found.links[:20]]
     heads = ("missing more often:", "where", "by (sds)", "z")
-    return _section("Missingness", _table(heads, rows))
+    return folded("Missingness", table(heads, rows))
 
 
 def _simple(found: Diagnosis) -> str:
     rows = [(name, round(score, 4)) for name, score in found.simple.scores.items()]
     words = f"<p>Mean CRPS of {found.simple.cells} held-out cells, in sds (columns or all pixels); lower is better.</p>"
-    return _section("Comparison with simple methods", words, _table(("method", "CRPS"), rows))
+    return folded("Comparison with simple methods", words, table(("method", "CRPS"), rows))
 
 
 def _learning(model: FittedModel) -> str:
@@ -352,12 +260,12 @@ def _learning(model: FittedModel) -> str:
     across = min(4, len(curves))
     down = -(-len(curves) // across)
 
-    def draw(figure: Any) -> None:
-        panels = np.ravel(figure.subplots(down, across, squeeze=False))
+    def draw(whole: Any) -> None:
+        panels = np.ravel(whole.subplots(down, across, squeeze=False))
         for panel in panels[len(curves) :]:
             panel.axis("off")
         for panel, (stage, name, steps, values) in zip(panels, curves, strict=False):
-            panel.plot(steps, values, color=_SEEN, lw=1)
+            panel.plot(steps, values, color=SEEN, lw=1)
             rest = np.asarray(values)[len(values) // 20 :]
             low, high = rest.min(), rest.max()
             panel.set_ylim(low - 0.05 * (high - low) - 1e-9, high + 0.05 * (high - low) + 1e-9)
@@ -365,23 +273,21 @@ def _learning(model: FittedModel) -> str:
             panel.tick_params(labelsize=7)
 
     says = "Terms of the objective over the steps of each stage; flat at the end means converged."
-    items = "".join(f"<li>{_text(history)}</li>" for history in model.histories)
-    return _section("Training", _figure(draw, (9, 2 * down + 0.2), says), f"<ul>{items}</ul>")
+    items = "".join(f"<li>{escaped(history)}</li>" for history in model.histories)
+    return folded("Training", figure(draw, (9, 2 * down + 0.2), says), f"<ul>{items}</ul>")
 
 
-def _as_image(table: np.ndarray) -> tuple[int, int] | None:
+def _as_image(given: np.ndarray) -> tuple[int, int] | None:
     """Return height and width if samples are images; None for rows of a table."""
-    return (table.shape[-2], table.shape[-1]) if table.ndim > 2 else None
+    return (given.shape[-2], given.shape[-1]) if given.ndim > 2 else None
 
 
-def _gallery(table: np.ndarray, values: np.ndarray, count: int = 6) -> str:
+def _gallery(given: np.ndarray, values: np.ndarray, count: int = 6) -> str:
     """Draw some samples with mean, draws and standard deviation."""
-    count = min(count, len(table))
+    count = min(count, len(given))
     says = "Samples as given (missing in blue), their mean, three draws, and the standard deviation of the draws."
-    height = 1.4 * count * shape_of(table)
-    return _section(
-        "Images", _figure(lambda figure: draw_gallery(figure, table[:count], values[:, :count]), (9, height + 0.4), says)
-    )
+    size = 9.0, 1.4 * count * shape_of(given) + 0.4
+    return section("Images", figure(lambda f: draw_gallery(f, given[:count], values[:, :count]), size, says))
 
 
 def _settings(model: FittedModel) -> str:
@@ -396,4 +302,4 @@ def _settings(model: FittedModel) -> str:
     rows += [("noise level", str(model.noise)[:200])]
     rows += [("ensemble members", str(len(model.posterior.each)) if model.posterior is not None else "0")]
     rows += [("versions", f"{', '.join(packages)}, Python {platform.python_version()}")]
-    return _section("Settings", _table(("setting", "value"), rows))
+    return folded("Settings", table(("setting", "value"), rows))
