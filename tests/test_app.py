@@ -17,6 +17,7 @@ import pytest
 from unfade import Recoverer
 from unfade.app import jobs, row_view, serve, workspaces
 from unfade.app.jobs import Job, Settings
+from unfade.app.samples import SAMPLES
 from unfade.app.timing import Pace, Schedule
 from unfade.app.uploads import Folder, load
 from unfade.app.workspaces import Workspace, Workspaces
@@ -191,9 +192,9 @@ def test_images(tmp_path, folder, report, monkeypatch):
     clean = read_table(result.clean)
     assert np.array_equal(clean[~np.isnan(images)], images[~np.isnan(images)])
     assert np.isfinite(clean).all()
-    view = row_view.row_view(loaded, result, 0)
-    assert [name for name, _ in view.pictures] == ["given", "recovered", "draw 0", "draw 1"]
-    assert view.pictures[0][1].shape == (160, 160, 3)
+    view = row_view.image_view(loaded, result, 0, 1)
+    assert [name for name, _ in view] == ["given", "mean", "draw 1", "standard deviation"]
+    assert view[0][1].shape == (160, 160, 3)
 
 
 def test_a_wrong_setting_is_a_sentence(loaded, folder):
@@ -408,6 +409,58 @@ def test_a_port_that_is_none(port):
         serve(port)
 
 
+def test_what_a_preview_shows(loaded, folder, report, monkeypatch):
+    fast(monkeypatch)
+    result = finished(Job(loaded, Settings(draws=4), folder)).result
+    shown, table = result.preview, mixed_table().to_pylist()
+    touched = [i for i, row in enumerate(table) if None in row.values()]
+    assert shown.rows.tolist() == touched[:50]
+    assert shown.before == [list(table[i].values()) for i in shown.rows]
+    clean = read_table(result.clean).to_pylist()
+    for number, after, changed in zip(shown.rows, shown.after, shown.changed, strict=True):
+        assert after == pytest.approx(list(clean[number].values()), abs=1e-4) if None not in after else True
+        assert [change == "filled" for change in changed] == [cell is None for cell in table[number].values()]
+    assert shown.given.shape == (120, 4)
+    assert shown.drawn.shape == (4, 120, 4)
+    assert result.diagnosis.verdicts
+
+
+def test_draws_for_mice(loaded, folder, report, monkeypatch):
+    fast(monkeypatch)
+    given = mixed_table().to_pylist()
+    for noise in (None, 0.5):
+        result = finished(Job(loaded, Settings(noise=noise, draws=3), folder)).result
+        long = read_table(result.mice)
+        assert long.column_names == [".imp", ".id", *loaded.table.column_names]
+        assert long[".imp"].to_pylist() == [i for i in range(4) for _ in range(120)]
+        assert long[".id"].to_pylist() == list(range(1, 121)) * 4
+        first = long.slice(0, 120).drop([".imp", ".id"]).to_pylist()
+        draws = read_table(result.draws).drop(["draw", "row"]).to_pylist()
+        assert long.slice(120).drop([".imp", ".id"]).to_pylist() == draws
+        if noise is None:
+            assert first == given
+        for i, row in enumerate(first):  # what is there is what all draws have
+            assert all(cell is None or draws[120 + i][name] == cell for name, cell in row.items())
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_samples_can_be_read(sample, folder):
+    found = load(sample.name, sample.make(), folder.path)
+    assert found.missing > 0
+    assert not [column.problem for column in found.columns if column.problem]
+
+
+def test_parts_of_the_work_are_listed():
+    now = [0.0]
+    schedule = Schedule({"read": 2.0, "learn": 10.0, "write": 4.0}, clock=lambda: now[0])
+    now[0] = 3.0
+    schedule.begin("learn")
+    schedule.expect(8.0)
+    assert [(part.name, part.state, part.seconds) for part in schedule.parts()] == [
+        ("read", "done", 3.0), ("learn", "now", 8.0), ("write", "later", 4.0),
+    ]  # fmt: skip
+
+
 # The page in a browser. ---------------------------------------------------------------------------------------------
 
 SERVER = "from unfade.app import serve; serve(open_browser=False)"
@@ -468,6 +521,14 @@ def ours(url):
     return re.match(r"(http|ws)://127\.0\.0\.1:|data:|blob:|about:", url) is not None
 
 
+def settings(page):
+    """Unfold the settings."""
+    unfolded = page.locator("details", has_text="Change settings")
+    unfolded.wait_for()
+    if unfolded.get_attribute("open") is None:
+        page.locator("summary", has_text="Change settings").click()
+
+
 def give(page, address, name, data):
     page.goto(address)
     page.locator("input[type=file]").set_input_files({"name": name, "mimeType": "text/csv", "buffer": data})
@@ -489,8 +550,9 @@ def test_a_bad_file_on_the_page(page, address):
 
 def test_the_page_fills_a_table(page, address, tmp_path):
     give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
-    page.get_by_text("Share missing per column").wait_for()
+    page.get_by_text("Missing cells per column").wait_for()
     assert "Bergen <b>" not in page.locator(".unfade-bars").inner_html()
+    settings(page)
     page.get_by_role("spinbutton", name="Time limit in seconds").fill("3")
     page.get_by_role("spinbutton", name="Number of draws").fill("5")
     page.get_by_role("spinbutton", name="Number of draws").press("Enter")
@@ -511,8 +573,21 @@ def test_the_page_fills_a_table(page, address, tmp_path):
     download.value.save_as(tmp_path / "draws.parquet")
     assert len(read_table(tmp_path / "draws.parquet")) == 5 * 120
     with page.expect_download() as download:
+        page.get_by_role("button", name="Draws for R's mice").click()
+    download.value.save_as(tmp_path / "mice.csv")
+    assert len(read_table(tmp_path / "mice.csv")) == 6 * 120
+    with page.expect_download() as download:
         page.get_by_role("button", name="Report").click()
     assert download.value.suggested_filename == "towns-report.html"
+    pictures(page, tmp_path, "table")
+    assert page.locator(".unfade-table mark.filled").count() > 10
+    page.get_by_role("radio", name="Before").click()
+    page.locator(".unfade-table mark.gone").first.wait_for()
+    page.get_by_role("tab", name="Column by column").click()
+    page.locator("img[alt^='Distribution of observed values']").wait_for()
+    page.get_by_role("tab", name="Along the rows").click()
+    page.locator("img[alt*='along rows 0 to 119']").wait_for()
+    page.locator("summary", has_text="The report").click()
     inside = page.frame_locator("iframe[title=Report]").frame_locator("iframe")
     inside.get_by_role("heading", name="How far to trust these results").wait_for()
     pictures(page, tmp_path, "report")
@@ -532,6 +607,7 @@ def pictures(page, folder, name):
 
 def test_a_fit_can_be_cancelled_on_the_page(page, address, tmp_path):
     give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
+    settings(page)
     page.get_by_role("spinbutton", name="Time limit in seconds").fill("60")
     page.get_by_role("spinbutton", name="Time limit in seconds").press("Enter")
     page.get_by_role("button", name="Fill and clean").click()
@@ -542,7 +618,8 @@ def test_a_fit_can_be_cancelled_on_the_page(page, address, tmp_path):
 
 def test_a_reload_brings_back_data_settings_progress_and_results(page, address, tmp_path):
     give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
-    page.get_by_text("Share missing per column").wait_for()
+    page.get_by_text("Missing cells per column").wait_for()
+    settings(page)
     for name, value in (("Seed", "7"), ("Number of draws", "3"), ("Time limit in seconds", "8")):
         page.get_by_role("spinbutton", name=name).fill(value)
         page.get_by_role("spinbutton", name=name).press("Enter")
@@ -557,6 +634,7 @@ def test_a_reload_brings_back_data_settings_progress_and_results(page, address, 
     with page.expect_download() as download:
         page.get_by_role("button", name="Clean data").click()
     assert download.value.suggested_filename == "towns-clean.csv"
+    settings(page)
     assert page.get_by_role("spinbutton", name="Seed").input_value() == "7"
     warning = page.get_by_text("Settings have changed since these results were made")
     assert warning.all_inner_texts() == []
@@ -568,7 +646,7 @@ def test_a_reload_brings_back_data_settings_progress_and_results(page, address, 
     page.get_by_text("seed: 7").wait_for()
     page.get_by_role("button", name="Load another file").click()
     page.locator("input[type=file]").wait_for(state="attached")
-    assert page.get_by_text("Share missing per column").count() == 0
+    assert page.get_by_text("Missing cells per column").count() == 0
 
 
 def test_a_picture_is_told_where_to_go_on_the_page(page, address):
@@ -578,9 +656,9 @@ def test_a_picture_is_told_where_to_go_on_the_page(page, address):
 
 def test_words_for_missing_are_counted_on_the_page(page, address):
     give(page, address, "a.csv", b"a,b\n1.5,2.5\n-99,3.5\n2.5,4.5\n")
-    page.get_by_text("missing cells").wait_for()
+    page.get_by_text("missing cells", exact=True).wait_for()
     assert "0 (0 %)" in page.locator(".unfade-facts").inner_text()
-    page.get_by_text("More settings").click()
+    settings(page)
     page.get_by_role("textbox", name="Values that stand for missing").fill("-99")
     page.get_by_role("textbox", name="Values that stand for missing").press("Enter")
     page.get_by_text("1 (17 %)").wait_for()
@@ -590,7 +668,7 @@ def test_a_column_that_words_for_missing_mend_is_no_longer_left_out(page, addres
     rows = "".join(f"{70 + i / 10},{i}\n" for i in range(40))
     give(page, address, "a.csv", f"kilos,b\n{rows}refused,1\nrefused,2\n".encode())
     page.get_by_text("Type of kilos").wait_for()
-    page.get_by_text("More settings").click()
+    settings(page)
     page.get_by_role("textbox", name="Values that stand for missing").fill("refused")
     page.get_by_role("textbox", name="Values that stand for missing").press("Enter")
     page.get_by_text("2 (2 %)").wait_for()
@@ -599,9 +677,23 @@ def test_a_column_that_words_for_missing_mend_is_no_longer_left_out(page, addres
 
 def test_sessions_do_not_see_each_other(page, address, browser, tmp_path):
     give(page, address, "towns.csv", content(mixed_table(), tmp_path, "in.csv"))
-    page.get_by_text("Share missing per column").wait_for()
+    page.get_by_text("Missing cells per column").wait_for()
     other = browser.new_page()
     other.goto(address)
     other.locator("input[type=file]").wait_for(state="attached")
-    assert "Share missing per column" not in other.content()
+    assert "Missing cells per column" not in other.content()
     other.close()
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_a_sample_can_be_tried(sample, page, address):
+    page.goto(address)
+    page.get_by_role("button", name=f"{sample.title}: {sample.says}").click()
+    page.get_by_role("button", name="Fill and clean").wait_for()
+    page.get_by_text(sample.name).wait_for()
+    settings(page)
+    for name, value in sample.choices.items():
+        if name == "noise":
+            assert page.get_by_role("radio", name="They carry noise: estimate its level per column").is_checked()
+        else:
+            assert page.get_by_role("spinbutton", name="Time limit in seconds").input_value() == str(value)

@@ -10,10 +10,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "unfade"
 LATER = ("methods/stacking.py", "models/tree", "io/tables.py", "io/csv_text.py")  # not yet worded so
 CODE = [path for path in sorted(SOURCE.rglob("*.py")) if not path.relative_to(SOURCE).as_posix().startswith(LATER)]
-FILES = sorted(
-    [*(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")), *(ROOT / "docs").glob("*.md")]
-    + [*(ROOT / "docs" / "guide").glob("*.md")]
-)
+TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+FILES = sorted([*map(ROOT.joinpath, TOP), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")])
 
 BANNED = {  # regular expression: what to write
     r"hangs? on|hang together|hung on": "depends on",

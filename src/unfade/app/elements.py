@@ -1,40 +1,72 @@
-"""Elements of the page: facts, bars, pictures, download buttons, the report in a sandboxed frame, the style."""
+"""Elements of the page: facts, gaps, verdicts, parts of the work, pictures, downloads, the report in a frame, the style."""
 
+import base64
 import html
+import io
 import re
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import streamlit as st
 from PIL import Image
 
+from unfade.app.jobs import lasting
+from unfade.app.timing import Part
 from unfade.app.uploads import ColumnFacts
+from unfade.diagnostics.checks import Diagnosis, Verdict
+from unfade.diagnostics.markup import picture
+from unfade.diagnostics.report import LEAD
 
 KINDS = {
-    "continuous": "continuous",
+    "continuous": "number",
     "integer": "integer",
     "boolean": "yes or no",
     "date": "date",
     "time": "time of day",
     "duration": "duration",
-    "ordinal": "ordinal, a category with an order",
+    "ordinal": "category with an order",
     "category": "category",
-    "passthrough": "passthrough, not used",
+    "passthrough": "not used, left unchanged",
 }
 MOST_BARS = 40
 STYLE = """
 <style>
 .block-container { max-width: 1160px; padding-top: 2.2rem; padding-bottom: 5rem; }
+.block-container h2 { font-size: 1.6rem; padding-top: .6rem; }
+[data-testid="stCaptionContainer"] { color: #5b6570 !important; opacity: 1 !important; }
 .unfade-bars { display: grid; grid-template-columns: minmax(5rem, max-content) auto 1fr 3.4rem; gap: .35rem .9rem;
   align-items: center; font-size: .92rem; }
 .unfade-bars .name { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; max-width: 14rem; font-weight: 600; }
-.unfade-bars .kind { opacity: .65; white-space: nowrap; }
-.unfade-bars .bar { height: .65rem; border-radius: .35rem; background: rgba(128, 138, 148, .2); overflow: hidden; }
-.unfade-bars .bar div { height: 100%; background: #2f6f8f; border-radius: .35rem; }
+.unfade-bars .kind { color: #5b6570; white-space: nowrap; }
+.unfade-bars img { width: 100%; height: 1.05rem; image-rendering: pixelated; border-radius: .2rem; display: block; }
 .unfade-bars .share { text-align: right; font-variant-numeric: tabular-nums; }
 .unfade-facts { display: flex; flex-wrap: wrap; gap: .4rem 2.4rem; margin: .2rem 0 1rem; }
 .unfade-facts b { display: block; font-size: 1.45rem; font-weight: 600; line-height: 1.3; }
-.unfade-facts span { opacity: .7; font-size: .88rem; }
+.unfade-facts span { color: #5b6570; font-size: .88rem; }
+.unfade-table { overflow: auto; max-height: 26rem; border: 1px solid #d5dbe0; border-radius: .4rem; }
+.unfade-table table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; width: 100%; }
+.unfade-table th { position: sticky; top: 0; background: #eef2f5; color: #222; text-align: left; padding: .3rem .7rem;
+  white-space: nowrap; }
+.unfade-table td { padding: .2rem .7rem; border-top: 1px solid #e6eaed; white-space: nowrap; max-width: 16rem;
+  overflow: hidden; text-overflow: ellipsis; }
+.unfade-table td.row { color: #5b6570; } .unfade-table td.number { text-align: right; }
+.unfade-table mark, .unfade-key mark { padding: .05rem .3rem; border-radius: .2rem; color: #10232e; }
+mark.filled { background: #cde6f5; font-weight: 600; } mark.cleaned { background: #fbe3c0; }
+mark.gone { background: #e3e7ea; color: #444 !important; }
+.unfade-key { font-size: .88rem; color: #5b6570; margin: .3rem 0; }
+.unfade-verdict { padding: .6rem 1rem; border-left: .35rem solid; background: #f3f6f8; color: #222; font-size: 1.05rem; }
+.unfade-verdict.green { border-color: #00785a; } .unfade-verdict.amber { border-color: #a86400; }
+.unfade-verdict.red { border-color: #b03a00; }
+.unfade-checks { list-style: none; padding: 0; margin: .6rem 0; font-size: .94rem; }
+.unfade-checks li { margin: .35rem 0; } .unfade-checks b { margin-right: .3rem; }
+.unfade-checks .sign { display: inline-block; width: 1.3rem; height: 1.3rem; line-height: 1.3rem; margin-right: .5rem;
+  border-radius: 50%; color: #fff; text-align: center; font-size: .8rem; font-weight: 700; }
+.sign.green { background: #00785a; } .sign.amber { background: #a86400; } .sign.red { background: #b03a00; }
+.unfade-parts { list-style: none; padding: 0; margin: .3rem 0; font-size: .92rem; max-width: 26rem; }
+.unfade-parts li { display: flex; justify-content: space-between; padding: .12rem 0; }
+.unfade-parts .now { font-weight: 600; } .unfade-parts .later { color: #5b6570; }
+.unfade-picture img { width: 100%; max-width: 46rem; height: auto; background: #fff; }
 @media (max-width: 640px) {
   .block-container { padding-left: 1rem; padding-right: 1rem; padding-top: 2rem; }
   .unfade-bars { grid-template-columns: minmax(3rem, 6.5rem) auto 1fr 2.8rem; gap: .35rem .6rem; font-size: .85rem; }
@@ -43,6 +75,8 @@ STYLE = """
 }
 </style>
 """
+SIGNS = {"green": "&#10003;", "amber": "!", "red": "&#10007;"}
+GONE, THERE = np.array([213, 94, 0]), np.array([221, 232, 239])  # colours of missing and of observed cells
 
 
 def icon() -> Image.Image:
@@ -65,24 +99,68 @@ def show_facts(facts: dict[str, str]) -> None:
     st.html(f'<div class="unfade-facts">{cells}</div>')
 
 
-def show_bars(columns: tuple[ColumnFacts, ...], rows: int) -> None:
-    """Show the share of missing cells, a bar per column; of many columns the emptiest."""
+def show_gaps(columns: tuple[ColumnFacts, ...], rows: int) -> None:
+    """Show where cells are missing: a strip per column, from the first row to the last; of many columns the emptiest."""
     shown = columns
     if len(columns) > MOST_BARS:
         shown = tuple(sorted(columns, key=lambda column: -column.missing)[:MOST_BARS])
-    lines = "".join(bar(column, column.missing / rows) for column in shown)
+    lines = "".join(strip(column, column.missing / rows) for column in shown)
     st.html(f'<div class="unfade-bars">{lines}</div>')
-    if len(shown) < len(columns):
-        st.caption(f"The {MOST_BARS} emptiest of {len(columns):,} columns.")
+    words = "Orange: missing cells, from the first row (left) to the last."
+    more = f" The {MOST_BARS} emptiest of {len(columns):,} columns." if len(shown) < len(columns) else ""
+    st.caption(words + more)
 
 
-def bar(column: ColumnFacts, share: float) -> str:
-    """Format the line of a column: name, kind, bar, share."""
+def strip(column: ColumnFacts, share: float) -> str:
+    """Format the line of a column: name, kind, where its cells are missing, their share."""
     name, kind = html.escape(column.name), KINDS[column.kind].split(",")[0]
+    gaps = np.asarray(column.gaps or (0.0,))[:, None]
+    file = io.BytesIO()
+    Image.fromarray(((1 - gaps) * THERE + gaps * GONE).round().astype(np.uint8)[None]).save(file, "PNG")
+    code = base64.b64encode(file.getvalue()).decode()
     return (
         f'<div class="name" title="{name}">{name}</div><div class="kind">{kind}</div>'
-        f'<div class="bar"><div style="width: {100 * share:.1f}%"></div></div><div class="share">{percent(share)}</div>'
+        f'<img src="data:image/png;base64,{code}" alt="{percent(share)} of {name} missing">'
+        f'<div class="share">{percent(share)}</div>'
     )
+
+
+def show_verdict(found: Diagnosis) -> None:
+    """Show the verdict of all checks, then each check that did not pass; the others folded."""
+    passed = [verdict for verdict in found.verdicts if verdict.level == "green"]
+    words = f"<b>{LEAD[found.level]}</b> {len(passed)} of {len(found.verdicts)} checks passed."
+    st.html(f'<p class="unfade-verdict {found.level}">{words}</p>')
+    st.html(checks([verdict for verdict in found.verdicts if verdict.level != "green"]))
+    with st.expander("Checks that passed"):
+        st.html(checks(passed) or "None.")
+
+
+def checks(verdicts: Sequence[Verdict]) -> str:
+    """Format verdicts as a list."""
+    lines = "".join(
+        f'<li><span class="sign {v.level}" aria-hidden="true">{SIGNS[v.level]}</span><b>{html.escape(v.what)}</b>'
+        f"({v.level}) {html.escape(v.says)} <i>{html.escape(v.todo)}</i></li>"
+        for v in verdicts
+    )
+    return f'<ul class="unfade-checks">{lines}</ul>' if lines else "<span></span>"
+
+
+def show_parts(parts: Sequence[Part]) -> None:
+    """Show the parts of the work: what each took, or how long it is expected to take still."""
+    words = {"done": "{} taken", "now": "about {} left", "later": "about {}"}
+    signs = {"done": "&#10003;", "now": "&#9656;", "later": "&#183;"}
+    lines = "".join(
+        f'<li class="{part.state}"><span>{signs[part.state]} {part.name}</span>'
+        f"<span>{words[part.state].format(lasting(max(1.0, part.seconds)))}</span></li>"
+        for part in parts
+    )
+    st.html(f'<ul class="unfade-parts">{lines}</ul>')
+
+
+def show_figure(draw: Callable[[Any], None], size: tuple[float, float], says: str) -> None:
+    """Show a picture made by matplotlib, with a description for readers who cannot see it."""
+    alt = html.escape(says, quote=True)
+    st.html(f'<div class="unfade-picture"><img alt="{alt}" src="{picture(draw, size, 110)}"></div>')
 
 
 def percent(share: float) -> str:

@@ -14,9 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from unfade.app.timing import LEARNING, Pace, Schedule
+from unfade.app.preview import Preview, preview
+from unfade.app.timing import LEARNING, Pace, Part, Schedule
 from unfade.app.uploads import Folder, Loaded, one_line
 from unfade.data.containers import open_container
+from unfade.data.dataset import Dataset
+from unfade.diagnostics.checks import Diagnosis, diagnose
 from unfade.errors import DataNotice, InvalidData, UnfadeError
 from unfade.estimator import Recoverer
 from unfade.inference.draws import Draws
@@ -89,16 +92,22 @@ def lasting(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """Results of a job; files are in the folder of the session. recoverer: None if there was nothing to recover."""
+    """Results of a job; files are in the folder of the session. recoverer: None if there was nothing to recover.
+
+    mice: draws in the long format of R's mice, of tables.
+    """
 
     recoverer: Recoverer | None
     settings: Settings
     clean: Path
-    draws: Path | None
-    report: Path | None
     missing: int
     left: int
     seconds: float
+    draws: Path | None = None
+    mice: Path | None = None
+    report: Path | None = None
+    diagnosis: Diagnosis | None = None
+    preview: Preview | None = None
 
 
 class Job:
@@ -118,6 +127,11 @@ class Job:
     def status(self) -> Status:
         """Progress of the job."""
         return self._worker.now()
+
+    @property
+    def parts(self) -> list[Part]:
+        """Parts of the work, in order."""
+        return self._worker.schedule.parts()
 
     @property
     def settings(self) -> Settings:
@@ -202,7 +216,7 @@ class Worker(threading.Thread):
         )
         data = read_to_recover(rec.parameters(), loaded.table)
         if loaded.rule is None and nothing_to_recover(rec.parameters(), data):
-            return Result(None, settings, self._write_clean(loaded.table), None, None, 0, 0, self.schedule.passed)
+            return Result(None, settings, self._write_clean(loaded.table), 0, 0, self.schedule.passed)
         rec.fit(data, on_step=self.on_step)
         self._check()
         clean = self._cleaned(rec)
@@ -211,12 +225,16 @@ class Worker(threading.Thread):
         written = self._write_clean(clean)
         self._check()
         drawn = self._without_it("draws file", self._write_draws, draws, written.with_name("draws.parquet"))
+        mice = loaded.columns and self._without_it("file for mice", self._write_mice, draws, written.with_name("mice.csv"))
         self._check()
         self.schedule.begin(REPORT)
-        report = self._without_it("report", self._write_report, rec, draws, written.with_name("report.html"))
+        data = rec.model_.read(loaded.table)
+        report = self._without_it("report", self._write_report, rec, data, draws, written.with_name("report.html"))
+        found = self._without_it("diagnosis", diagnose, rec.model_, data)
         self._check()
+        shown = preview(loaded, clean, draws, rec.columns_, settings.noise is not None)
         left, seconds = count_missing(clean), self.schedule.passed
-        return Result(rec, settings, written, drawn, report, loaded.missing, left, seconds)
+        return Result(rec, settings, written, loaded.missing, left, seconds, drawn, mice or None, report, found, shown)
 
     def on_step(self, progress: Progress) -> None:
         """Update the schedule by the progress of the fit; stop if the job was cancelled."""
@@ -262,18 +280,16 @@ class Worker(threading.Thread):
         observed = np.concatenate([part.observed for part in draws if part.observed is not None])
         return Draws(np.concatenate([part.values for part in draws], 1), container, observed)
 
-    def _without_it(self, what: str, write: Callable[..., None], *given: Any) -> Path | None:
-        """Write a file; if that fails, add a notice and continue: the clean data are written."""
+    def _without_it(self, what: str, make: Callable[..., Any], *given: Any) -> Any:
+        """Make a file or the diagnosis; if that fails, add a notice and continue: the clean data are written."""
         try:
-            write(*given)
+            return make(*given)
         except UnfadeError as error:
             self.notices.append(f"There is no {what}: {one_line(error)}")
-            return None
         except Exception as error:
             traceback.print_exc()
             self.notices.append(f"There is no {what}: unexpected {type(error).__name__}, {one_line(error)}.")
-            return None
-        return given[-1]
+        return None
 
     def _write_clean(self, clean: Any) -> Path:
         """Write the clean data into a folder of their own."""
@@ -284,14 +300,42 @@ class Worker(threading.Thread):
             self.loaded.text.write(clean, path, self.settings.noise is None)
         return path
 
-    def _write_draws(self, draws: Draws, path: Path) -> None:
+    def _write_draws(self, draws: Draws, path: Path) -> Path:
         names = column_names(self.loaded.table)
         if taken := sorted({"draw", "row"} & set(names)):
             raise InvalidData(f"it needs the names draw and row, but the data have {taken}. Rename them.")
         write_table(long_table(draws, names), path)
+        return path
 
-    def _write_report(self, rec: Recoverer, draws: Draws, path: Path) -> None:
-        rec.report(path, self.loaded.table, draws=draws)
+    def _write_mice(self, draws: Draws, path: Path) -> Path:
+        write_table(mice_table(draws, column_names(self.loaded.table)), path)
+        return path
+
+    def _write_report(self, rec: Recoverer, data: Dataset, draws: Draws, path: Path) -> Path:
+        rec.report(path, data, draws=draws)
+        return path
+
+
+def mice_table(draws: Draws, names: list[str]) -> Any:
+    """Stack data and draws as `as.mids` of R's mice expects them: .imp 0 is the data, without the cells that changed.
+
+    mice returns cells that are not missing in .imp 0 as they stand there, so cells that were denoised are empty there.
+    """
+    import pyarrow as pa
+
+    if taken := sorted({".imp", ".id"} & set(names)):
+        raise InvalidData(f"it needs the names .imp and .id, but the data have {taken}. Rename them.")
+    tables = [
+        each if hasattr(each, "schema") else pa.table(dict(zip(names, np.asarray(each).T, strict=True))) for each in draws
+    ]
+    first, changed = tables[0], draws.changes() != "observed"
+    given = [pa.array(column.to_pylist(), column.type, mask=changed[:, i]) for i, column in enumerate(first.columns)]
+    rows = pa.array(np.arange(1, len(first) + 1))
+    parts = [
+        table.add_column(0, ".id", rows).add_column(0, ".imp", pa.array(np.full(len(first), number)))
+        for number, table in enumerate([pa.table(given, schema=first.schema), *tables])
+    ]
+    return pa.concat_tables(parts)
 
 
 def end_all() -> None:

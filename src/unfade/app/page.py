@@ -11,10 +11,11 @@ from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from unfade.app import KEY_VARIABLE, RETURN_SECONDS, UPLOAD_MEGABYTES, WAIT_SECONDS
-from unfade.app.elements import STYLE, icon, percent, plain, show_bars, show_facts, show_pictures
+from unfade.app.elements import STYLE, icon, percent, plain, show_facts, show_gaps, show_parts, show_pictures
 from unfade.app.jobs import Job, Settings, lasting
 from unfade.app.results import show_result
 from unfade.app.row_view import picture
+from unfade.app.samples import SAMPLES
 from unfade.app.settings_form import changed, marks, settings_step
 from unfade.app.uploads import Loaded
 from unfade.app.workspaces import WORKSPACES, Workspace
@@ -71,7 +72,7 @@ def own_workspace() -> Workspace:
 
 def data_step(workspace: Workspace) -> Loaded | None:
     """Run step 1: load a file, and show its contents."""
-    st.subheader("1 · Data", anchor=False)
+    st.header("1 · Data", anchor=False)
     with st.spinner("Reading the file"), workspace.lock:  # another session of this person may be at it
         loaded = workspace.mark(marks(workspace))
     if loaded is None:
@@ -82,7 +83,7 @@ def data_step(workspace: Workspace) -> Loaded | None:
         if st.button("Load another file", disabled=workspace.busy):
             workspace.clear()
             st.rerun()
-    show_data(loaded)
+    show_data(loaded, workspace.job is not None)
     return loaded
 
 
@@ -92,11 +93,21 @@ def ask_for_file(workspace: Workspace) -> None:
         st.info(
             f"The data of this page were deleted: they are kept for {lasting(RETURN_SECONDS)} after the page is closed."
         )
-    upload = st.file_uploader(
-        f"A table (CSV, Parquet, Feather) or an array of images (.npy, .npz), up to {UPLOAD_MEGABYTES} MB. "
-        "Empty cells and NaN are missing.",
-        on_change=workspace.clear,
-    )
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        upload = st.file_uploader(
+            f"A table (CSV, Parquet, Feather) or an array of images (.npy, .npz), up to {UPLOAD_MEGABYTES} MB. "
+            "Empty cells and NaN are missing.",
+            on_change=workspace.clear,
+        )
+    with right:
+        st.markdown("No file at hand? Try a sample.")
+        for sample in SAMPLES:
+            if st.button(f"{sample.title}: {sample.says}", key=f"sample {sample.name}", width="stretch"):
+                workspace.take(sample.name, sample.name, sample.make())
+                workspace.choices.update(sample.choices)
+                for name, value in sample.choices.items():
+                    st.session_state[name] = value
     if upload is not None and workspace.file != upload.file_id:
         with st.spinner("Reading the file"):
             workspace.take(upload.file_id, upload.name, upload.getbuffer())
@@ -110,8 +121,8 @@ def ask_for_file(workspace: Workspace) -> None:
         st.rerun()
 
 
-def show_data(loaded: Loaded) -> None:
-    """Show size, missing cells, and the first rows."""
+def show_data(loaded: Loaded, folded: bool) -> None:
+    """Show size, missing cells, and the first rows; folded once there are results, which matter more then."""
     across = f"{len(loaded.columns):,}" if loaded.columns else " × ".join(map(str, loaded.event_shape))
     show_facts(
         {
@@ -123,16 +134,25 @@ def show_data(loaded: Loaded) -> None:
     if not loaded.columns:
         show_images(loaded)
         return
-    left, right = st.columns(2, gap="medium")
-    with left:
-        st.markdown("**Share missing per column**")
-        show_bars(loaded.columns, loaded.rows)
-    with right:
-        st.markdown("**First rows**")
-        st.dataframe(frame(loaded.part(0, 50)), height=min(320, 36 * (min(50, loaded.rows) + 1) + 2), hide_index=False)
     for column in loaded.columns:
         if column.problem:
             st.warning(plain(column.problem))
+    if folded:
+        with st.expander("Missing cells per column, and the first rows"):
+            show_columns(loaded)
+    else:
+        show_columns(loaded)
+
+
+def show_columns(loaded: Loaded) -> None:
+    """Show where cells of a table are missing, and its first rows."""
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown("**Missing cells per column**")
+        show_gaps(loaded.columns, loaded.rows)
+    with right:
+        st.markdown("**First rows**")
+        st.dataframe(frame(loaded.part(0, 50)), height=min(320, 36 * (min(50, loaded.rows) + 1) + 2), hide_index=False)
 
 
 def show_images(loaded: Loaded) -> None:
@@ -151,7 +171,7 @@ def frame(table: Any) -> pd.DataFrame:
 
 def results_step(loaded: Loaded, job: Job, settings: Settings | None) -> None:
     """Run step 3: show the progress, then the results."""
-    st.subheader("3 · Results", anchor=False)
+    st.header("3 · Results", anchor=False)
     if job.running:
         watch()
         return
@@ -174,6 +194,7 @@ def watch() -> None:
     else:
         status = workspace.job.status
         st.progress(status.share, text=str(status))
+        show_parts(workspace.job.parts)
         for notice in workspace.job.notices:
             st.info(plain(notice))
         st.caption(f"Keep this page open. After {WAIT_SECONDS} seconds without it the work is stopped.")

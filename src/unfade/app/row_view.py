@@ -1,4 +1,4 @@
-"""One row as the page shows it: its cells, clean values and draws; for images, pictures."""
+"""One row as the page shows it: its cells, clean values and draws; an image and its draws; a column along its rows."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 
 from unfade.app.jobs import Result
 from unfade.app.uploads import Loaded
+from unfade.data.containers import open_container
 from unfade.estimator import Recoverer
 from unfade.inference.draws import Draws
 
@@ -26,22 +27,19 @@ class Cell:
 
 @dataclass(frozen=True)
 class RowView:
-    """A row and its draws; for images `cells` is empty, and `pictures` holds named pictures."""
+    """A row of a table and its draws."""
 
     draws: list[dict[str, Any]]
     cells: list[Cell]
-    pictures: list[tuple[str, np.ndarray]]
 
 
 def row_view(loaded: Loaded, result: Result, row: int) -> RowView:
     """Draw one row, equal to the file of draws, and summarise the draws per cell."""
     part, rec = loaded.part(row, 1), result.recoverer
     if rec is None:
-        return RowView([], [], [])
+        return RowView([], [])
     draws = rec.sample(part, result.settings.draws, seed=result.settings.seed, row_ids=[row])
     clean = rec.model_.transform(part, row_ids=[row])
-    if not loaded.columns:
-        return RowView([], [], _pictures(part, clean, draws))
     low, high = draws.interval(0.9)
     changes = draws.changes()[0]
     records = [_record(each) for each in (part, clean, low, high)]
@@ -54,7 +52,7 @@ def row_view(loaded: Loaded, result: Result, row: int) -> RowView:
             likely = _likeliest(draws, facts.name) if facts.name in discrete else f"{words(least)} to {words(largest)}"
         became = "passthrough" if _passes(rec, i) else BECAME[changes[i]]
         cells.append(Cell(facts.name, words(came), became, words(value), likely))
-    return RowView([_record(draw) for draw in draws], cells, [])
+    return RowView([_record(draw) for draw in draws], cells)
 
 
 def _passes(rec: Recoverer, column: int) -> bool:
@@ -74,13 +72,29 @@ def _record(table: Any) -> dict[str, Any]:
     return dict(table.to_pylist()[0])
 
 
-def _pictures(part: Any, clean: Any, draws: Draws) -> list[tuple[str, np.ndarray]]:
-    if part[0].ndim != 2:
+def image_view(loaded: Loaded, result: Result, number: int, one: int) -> list[tuple[str, np.ndarray]]:
+    """Return pictures of an image: as given, mean, one draw, standard deviation. None of images with channels."""
+    part, rec = loaded.part(number, 1), result.recoverer
+    if rec is None or part[0].ndim != 2:
         return []
-    shown = [("given", part[0]), ("recovered", clean[0])]
-    shown += [(f"draw {i}", draws.values[i, 0]) for i in range(min(6, len(draws)))]
-    low, high = np.nanmin(draws.values), np.nanmax(draws.values)
-    return [(name, picture(array, low, high)) for name, array in shown]
+    draws = rec.sample(part, result.settings.draws, seed=result.settings.seed, row_ids=[number])
+    low, high = float(np.nanmin(draws.values)), float(np.nanmax(draws.values))
+    named = {"given": part[0], "mean": draws.mean()[0], f"draw {one}": draws.values[one, 0]}
+    pictures = [(name, picture(array, low, high)) for name, array in named.items()]
+    deviation = draws.values[:, 0].std(0)
+    return [*pictures, ("standard deviation", picture(deviation, 0.0, float(deviation.max())))]
+
+
+def column_view(
+    loaded: Loaded, result: Result, start: int, count: int, j: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return numbers of some rows, the values of a column as given there, and its draws (draws, rows)."""
+    part, rec = loaded.part(start, count), result.recoverer
+    rows = np.arange(start, start + len(part))
+    if rec is None:
+        return rows, np.full(len(rows), np.nan), np.full((1, len(rows)), np.nan)
+    draws = rec.sample(part, result.settings.draws, seed=result.settings.seed, row_ids=rows.tolist())
+    return rows, open_container(part, rec.columns_)[0][:, j], draws.values[:, :, j]
 
 
 def picture(array: np.ndarray, low: float, high: float, size: int = 160) -> np.ndarray:

@@ -26,10 +26,28 @@ DEFAULTS = {"noise": "none", "level": None, "draws": 20, "seed": 0, "seconds": N
 
 def settings_step(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings | None:
     """Run step 2: ask for the settings. None while an answer is missing."""
-    st.subheader("2 · Settings", anchor=False)
-    st.caption("All defaults can be kept.")
+    st.header("2 · Settings", anchor=False)
     for name, default in DEFAULTS.items():
         recall(workspace, name, default)
+    st.markdown(summary())
+    opened = st.session_state.setdefault(f"unfold {loaded.name}", any(column.problem for column in loaded.columns))
+    with st.expander("Change settings", expanded=opened):  # a label or state that changes would fold it again
+        chosen = ask(workspace, loaded, busy)
+    for name, value in ((str(name), value) for name, value in st.session_state.items()):
+        if not busy and (name in DEFAULTS or name.startswith("kind")):
+            workspace.choices[name] = value
+    return chosen
+
+
+def summary() -> str:
+    """Describe the settings in one line."""
+    noise = {"none": "exact", "number": "noisy, with a known level"}.get(st.session_state["noise"], "noisy")
+    changed = sum(st.session_state[name] != default for name, default in DEFAULTS.items() if name != "noise")
+    return f"Observed values are **{noise}**; {f'{changed} other settings changed' if changed else 'all else by default'}."
+
+
+def ask(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings | None:
+    """Ask for the settings, two columns side by side. None while an answer is missing."""
     left, right = st.columns(2, gap="medium")
     with left:
         choice = st.radio(
@@ -46,9 +64,6 @@ def settings_step(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings 
     with right:
         draws, seed, seconds = choose_numbers(busy)
         fill = more_settings(not isinstance(loaded.table, np.ndarray), busy)
-    for name, value in ((str(name), value) for name, value in st.session_state.items()):
-        if not busy and (name in DEFAULTS or name.startswith("kind")):
-            workspace.choices[name] = value
     if choice == "number" and noise is None:
         st.info("Give the standard deviation of the noise.")
         return None
@@ -75,17 +90,16 @@ def choose_numbers(busy: bool) -> tuple[int, int, float | None]:
 
 
 def more_settings(table: bool, busy: bool) -> str:
-    """Ask for rarely used settings."""
-    with st.expander("More settings"):
-        if table:
-            st.text_input(
-                "Values that stand for missing, with commas between", key="missing", placeholder="such as -99, unknown",
-                disabled=busy, help="Empty cells always do. Messages call this setting missing.",
-            )  # fmt: skip
-        return st.selectbox(
-            "Missing cells are filled with", list(FILLS), format_func=lambda fill: FILLS[fill], key="fill", disabled=busy,
-            help="In the clean data. Of categories, the most frequent value takes the place of mean and median.",
+    """Ask for values that stand for missing, and for the way of single imputation."""
+    if table:
+        st.text_input(
+            "Values that stand for missing, with commas between", key="missing", placeholder="such as -99, unknown",
+            disabled=busy, help="Empty cells always do. Messages call this setting missing.",
         )  # fmt: skip
+    return st.selectbox(
+        "Missing cells are filled with", list(FILLS), format_func=lambda fill: FILLS[fill], key="fill", disabled=busy,
+        help="In the clean data. Of categories, the most frequent value takes the place of mean and median.",
+    )  # fmt: skip
 
 
 def choose_kinds(workspace: Workspace, columns: tuple[ColumnFacts, ...], busy: bool) -> dict[str, str]:

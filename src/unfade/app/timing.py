@@ -2,11 +2,21 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from unfade.training.loop import Progress
 
 LEARNING = "Training"
 AFTER_NOISE, AFTER_MAIN, AFTER_LATER = 12.0, 0.2, 0.05  # time still to come after a run of the fit, by that run's own time
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the work. state: "done", "now" or "later"; seconds: that it took, or is expected to take still."""
+
+    name: str
+    state: str
+    seconds: float
 
 
 class Schedule:
@@ -19,6 +29,7 @@ class Schedule:
         self._expected, self._clock = dict(expected), clock
         self._parts = list(expected)
         self._at, self._share = 0, 0.0
+        self._took: dict[str, float] = {}
         self._began = self._part_began = clock()
         self._part_ends = self._began + expected[self._parts[0]]
 
@@ -40,6 +51,7 @@ class Schedule:
     def begin(self, part: str, speaks: bool = False) -> None:
         """Begin a part; `speaks`: the time of the part before predicts the speed of later ones."""
         now, before = self._clock(), self._expected[self.part]
+        self._took[self.part] = now - self._part_began
         factor = (now - self._part_began + 1) / (before + 1) if speaks else 1.0  # of what takes no second, much is chance
         self._at = self._parts.index(part)
         for later in self._parts[self._at :]:
@@ -55,6 +67,13 @@ class Schedule:
         now = self._clock()
         part = max(self._part_ends - now, 0.1 * (now - self._part_began))
         return max(1.0, part + sum(self._expected[later] for later in self._parts[self._at + 1 :]))
+
+    def parts(self) -> list[Part]:
+        """List all parts, with the seconds that they took or are expected to take still."""
+        now, later = self._clock(), self._parts[self._at + 1 :]
+        left = max(1.0, self._part_ends - now, 0.1 * (now - self._part_began))
+        done = [Part(name, "done", self._took.get(name, 0.0)) for name in self._parts[: self._at]]
+        return [*done, Part(self.part, "now", left), *(Part(name, "later", self._expected[name]) for name in later)]
 
     def share(self) -> float:
         """Compute the share that is done; it never decreases, and is below 1 until the end."""

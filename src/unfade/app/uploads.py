@@ -16,6 +16,7 @@ from unfade.io.image_files import Unmeasured
 from unfade.io.images import read_data
 
 ENDINGS = (".csv", ".csv.gz", ".parquet", ".feather", ".npy", ".npz")
+GAPS = 96
 IMAGES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".zip")
 
 
@@ -29,12 +30,16 @@ class Folder:
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """Facts about a column: its inferred kind, number of missing cells, and why it cannot be used, if so."""
+    """Facts about a column: its inferred kind, number of missing cells, and why it cannot be used, if so.
+
+    gaps: share of missing cells in each of up to GAPS parts of the rows, first rows first.
+    """
 
     name: str
     kind: str
     missing: int
     problem: str = ""
+    gaps: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ def _described(name: str, ending: str, table: Any) -> Loaded:
     if isinstance(table, np.ndarray):
         holes = np.isnan(np.asarray(table, dtype=float))
         by_column = holes.sum(0) if table.ndim == 2 else ()
-        columns = tuple(ColumnFacts(str(i), "continuous", int(count)) for i, count in enumerate(by_column))
+        columns = tuple(ColumnFacts(str(i), "continuous", int(n), gaps=_gaps(holes[:, i])) for i, n in enumerate(by_column))
         return Loaded(name, ending, table, columns, holes.size, int(holes.sum()))
     columns = tuple(_facts(table, column) for column in table.column_names)
     return Loaded(name, ending, table, columns, len(table) * len(columns), sum(c.missing for c in columns))
@@ -125,15 +130,22 @@ def _described(name: str, ending: str, table: Any) -> Loaded:
 def _facts(table: Any, name: str, marks: tuple[str, ...] = ()) -> ColumnFacts:
     from pyarrow import compute
 
-    missing = compute.sum(compute.is_null(table.column(name), nan_is_null=True)).as_py()
+    gone = compute.is_null(table.column(name), nan_is_null=True).to_numpy()
+    missing = int(gone.sum())
     try:
         codes, container = open_container(table.select([name]), missing=marks)
     except UnfadeError as error:
-        return ColumnFacts(name, "passthrough", missing, one_line(error))
+        return ColumnFacts(name, "passthrough", missing, one_line(error), _gaps(gone))
     (column,) = container.columns
     if column.kind != "passthrough":
-        missing = int(np.isnan(codes).sum())
-    return ColumnFacts(name, column.kind, missing, column.reason and f"Column {name!r}: {column.reason}.")
+        gone = np.isnan(codes[:, 0])
+        missing = int(gone.sum())
+    return ColumnFacts(name, column.kind, missing, column.reason and f"Column {name!r}: {column.reason}.", _gaps(gone))
+
+
+def _gaps(gone: np.ndarray) -> tuple[float, ...]:
+    """Compute the share of missing cells in each part of the rows."""
+    return tuple(float(part.mean()) for part in np.array_split(gone, min(GAPS, len(gone)))) if len(gone) else ()
 
 
 def one_line(error: Any) -> str:

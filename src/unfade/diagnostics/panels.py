@@ -88,7 +88,7 @@ def draw_rows(axes: Any, rows: np.ndarray, given: np.ndarray, draws: np.ndarray,
     axes.set_ylabel(label(column.name, 30))
     if column.kind in TEMPORAL:
         few_ticks(axes.yaxis, column)
-    axes.legend(fontsize=8, ncols=2)
+    axes.legend(fontsize=8, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
 
 
 def moment(code: float, column: Column) -> str:

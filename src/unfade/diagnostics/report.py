@@ -45,7 +45,7 @@ summary h2 { display: inline-block; border: 0; margin: .6rem 0; font-size: 1.05r
   h2 { break-after: avoid; } .scroll { overflow: visible; } details::details-content { content-visibility: visible;
   display: block; height: auto; } }
 """
-_LEAD = {
+LEAD = {
     "green": "No check failed.",
     "amber": "Usable with care: read the warnings below.",
     "red": "Do not rely on these results before the red verdicts are resolved.",
@@ -96,7 +96,7 @@ def _verdicts(found: Diagnosis) -> str:
     open_ones = [verdict for verdict in found.verdicts if verdict.level != "green"]
     passed = [verdict for verdict in found.verdicts if verdict.level == "green"]
     count = f"{len(passed)} of {len(found.verdicts)} checks passed."
-    lead = f'<p class="lead {found.level}"><b>{_LEAD[found.level]}</b> {count}</p>'
+    lead = f'<p class="lead {found.level}"><b>{LEAD[found.level]}</b> {count}</p>'
     words = '<p class="quiet">Each check rests on observed cells that were hidden from training and predicted.</p>'
     return lead + _list(open_ones) + words + folded("Checks that passed", _list(passed))
 
