@@ -146,3 +146,15 @@ def test_importing_stays_light():
     code = "import sys, unfade; print([m for m in ('matplotlib', 'typer', 'rich', 'safetensors') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert ast.literal_eval(out) == []
+
+
+@pytest.mark.parametrize("asked", ["--help", "--version", "recover --help"])
+def test_help_is_printed_without_loading_libraries(asked):
+    import subprocess
+    import sys
+
+    heavy = {"torch", "sklearn", "scipy", "pandas", "pyarrow", "matplotlib"}
+    code = f"import sys, atexit; atexit.register(lambda: print({heavy!r} & set(sys.modules)));"
+    code += f"sys.argv = ['unfade', *{asked!r}.split()]; from unfade.__main__ import main; main()"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.splitlines()[-1] == "set()"

@@ -30,6 +30,12 @@ low, high = draws.interval(0.9)
 clean.iloc[:4, :6]
 
 # %% [markdown]
+# A notebook shows draws as a table: observed values, and bands where draws differ.
+
+# %%
+draws
+
+# %% [markdown]
 # Filled values with their 90 % intervals, compared with the removed values.
 
 # %%

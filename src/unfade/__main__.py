@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from typing import Any
 
 
@@ -14,7 +15,8 @@ def main() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # not where whoever started us has it ignored
         signal.signal(signal.SIGINT, _leave)
-    from unfade import estimator  # noqa: F401 (the libraries)
+    if len(sys.argv) > 1 and not {"--help", "--version"} & set(sys.argv):  # what these print needs no library
+        from unfade import estimator  # noqa: F401 (the libraries)
     from unfade.cli import app
 
     signal.signal(signal.SIGINT, before)

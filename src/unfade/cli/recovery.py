@@ -12,13 +12,13 @@ import typer
 
 from unfade.cli.output import Output, as_list, noise_in_words, path_name
 from unfade.errors import InvalidData
-from unfade.training.checkpoints import Checkpoint
 
 if TYPE_CHECKING:
     from unfade.data.dataset import Dataset
     from unfade.estimator import Recoverer
     from unfade.io.images import Frames
     from unfade.methods.parameters import Parameters
+    from unfade.training.checkpoints import Checkpoint
 
 LARGE_ROWS, LARGE_CELLS = 200_000, 20_000_000  # from which a folder is the better output
 REPORT_SECONDS = 8.0  # that a report takes, about
@@ -42,7 +42,7 @@ class Recovery:
     model: Path | None
     save: Path | None
     memory: str
-    checkpoint: Checkpoint | None
+    checkpoint: "Checkpoint | None"
     resume: bool
     n_candidates: int | None
     fill: str | None

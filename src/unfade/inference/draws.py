@@ -56,6 +56,12 @@ class Draws:
         shape = " x ".join(map(str, self.values.shape[1:]))
         return f"Draws({len(self)} completed data sets of {shape})"
 
+    def _repr_html_(self) -> str | None:
+        """Write the first rows for notebooks, with a band for each cell that differs between draws."""
+        from unfade.inference.notebook import draws_html
+
+        return draws_html(self.values, self._container.columns, self.observed)
+
     def mean(self) -> Any:
         """Compute the posterior mean of each cell; of a category the most frequent value.
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from sklearn.utils import estimator_html_repr
 from torch import Tensor
 
 from unfade.data.columns import Column
@@ -9,6 +10,7 @@ from unfade.data.encoder import FeatureEncoder
 from unfade.data.support_gaps import SupportGap
 from unfade.inference.fitted_model import FittedModel
 from unfade.inference.held_out import HeldOut
+from unfade.inference.notebook import fitted_html
 from unfade.models.architectures import AnyArchitecture
 from unfade.models.latent_variable import Ensemble
 from unfade.training.loop import History
@@ -21,6 +23,11 @@ class FittedAttributes:
     def model_(self) -> FittedModel:
         """Fitted model."""
         raise NotImplementedError
+
+    def _html_repr(self) -> str:
+        """Write the facts of a fit for notebooks, above what scikit-learn shows of an estimator."""
+        facts = fitted_html(self.model_) if hasattr(self, "_fitted") else ""
+        return f"{facts}{estimator_html_repr(self)}"
 
     @property
     def noise_(self) -> Any:
