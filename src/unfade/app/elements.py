@@ -66,6 +66,9 @@ mark.gone { background: #e3e7ea; color: #444 !important; }
 .unfade-parts { list-style: none; padding: 0; margin: .3rem 0; font-size: .92rem; max-width: 26rem; }
 .unfade-parts li { display: flex; justify-content: space-between; padding: .12rem 0; }
 .unfade-parts .now { font-weight: 600; } .unfade-parts .later { color: #5b6570; }
+.unfade-pictures { display: flex; flex-wrap: wrap; gap: .9rem; }
+.unfade-pictures figure { margin: 0; text-align: center; font-size: .88rem; color: #5b6570; }
+.unfade-pictures img { display: block; height: 10rem; max-width: 100%; image-rendering: pixelated; border-radius: .2rem; }
 .unfade-picture img { width: 100%; max-width: 46rem; height: auto; background: #fff; }
 @media (max-width: 640px) {
   .block-container { padding-left: 1rem; padding-right: 1rem; padding-top: 2rem; }
@@ -115,12 +118,10 @@ def strip(column: ColumnFacts, share: float) -> str:
     """Format the line of a column: name, kind, where its cells are missing, their share."""
     name, kind = html.escape(column.name), KINDS[column.kind].split(",")[0]
     gaps = np.asarray(column.gaps or (0.0,))[:, None]
-    file = io.BytesIO()
-    Image.fromarray(((1 - gaps) * THERE + gaps * GONE).round().astype(np.uint8)[None]).save(file, "PNG")
-    code = base64.b64encode(file.getvalue()).decode()
+    colours = ((1 - gaps) * THERE + gaps * GONE).round().astype(np.uint8)[None]
     return (
         f'<div class="name" title="{name}">{name}</div><div class="kind">{kind}</div>'
-        f'<img src="data:image/png;base64,{code}" alt="{percent(share)} of {name} missing">'
+        f'<img src="{as_source(colours)}" alt="{percent(share)} of {name} missing">'
         f'<div class="share">{percent(share)}</div>'
     )
 
@@ -172,9 +173,18 @@ def percent(share: float) -> str:
 
 def show_pictures(pictures: list[tuple[str, np.ndarray]]) -> None:
     """Show pictures side by side, with their names."""
-    with st.container(horizontal=True):
-        for name, image in pictures:
-            st.image(image, caption=name)
+    parts = "".join(
+        f'<figure><img alt="{name}" src="{as_source(image)}"><figcaption>{name}</figcaption></figure>'
+        for name, image in ((html.escape(name), image) for name, image in pictures)
+    )
+    st.html(f'<div class="unfade-pictures">{parts}</div>')
+
+
+def as_source(image: np.ndarray) -> str:
+    """Return an image as an address that holds it, without loss."""
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def offer(what: str, path: Any, name: str, primary: bool = False) -> None:

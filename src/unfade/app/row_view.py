@@ -78,7 +78,8 @@ def image_view(loaded: Loaded, result: Result, number: int, one: int) -> list[tu
     if rec is None or part[0].ndim != 2:
         return []
     draws = rec.sample(part, result.settings.draws, seed=result.settings.seed, row_ids=[number])
-    low, high = float(np.nanmin(draws.values)), float(np.nanmax(draws.values))
+    seen = part if np.isfinite(part).any() else draws.values
+    low, high = float(np.nanmin(seen)), float(np.nanmax(seen))
     named = {"given": part[0], "mean": draws.mean()[0], f"draw {one}": draws.values[one, 0]}
     pictures = [(name, picture(array, low, high)) for name, array in named.items()]
     deviation = draws.values[:, 0].std(0)

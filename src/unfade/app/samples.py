@@ -45,7 +45,7 @@ def digits() -> bytes:
     """Make images: handwritten digits of 8 x 8 pixels with holes."""
     from sklearn.datasets import load_digits
 
-    images = load_digits().images[:400] / 16
+    images = load_digits().images[:250] / 16
     rng, file = np.random.default_rng(2), io.BytesIO()
     for image in images:
         top, left = rng.integers(0, 6, 2)
@@ -63,5 +63,5 @@ def _with_gaps(table: Any, share: float) -> bytes:
 SAMPLES = (
     Sample("Wines", "a table, three cells in ten missing", "wines.csv", wines),
     Sample("Sensors", "noisy series with gaps", "sensors.csv", sensors, {"noise": "learn"}),
-    Sample("Digits", "images with holes", "digits.npy", digits, {"seconds": 60}),
+    Sample("Digits", "images with holes", "digits.npy", digits, {"seconds": 40}),
 )
