@@ -122,13 +122,13 @@ def main() -> None:
     TARGET.mkdir(parents=True, exist_ok=True)
     paths = [SOURCE / f"{name}.py" for name in SHOWN]
     for path in paths:
-        mark, began = TARGET / f"{path.stem}.stamp", time.monotonic()
-        if mark.exists() and mark.read_text() == stamp(path):
+        mark, now, began = TARGET / f"{path.stem}.stamp", stamp(path), time.monotonic()
+        if mark.exists() and mark.read_text() == now:
             continue
         notebook = run(path)
         (TARGET / f"{path.stem}.md").write_text(as_markdown(notebook, path.stem), encoding="utf-8")
         nbformat.write(notebook, TARGET / f"{path.stem}.ipynb")
-        mark.write_text(stamp(path))
+        mark.write_text(now)
         print(f"{path.stem}: {time.monotonic() - began:.0f} s", flush=True)
     for old in TARGET.iterdir():
         if old.suffix == ".stamp" and old.stem not in {path.stem for path in paths}:

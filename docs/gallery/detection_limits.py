@@ -51,7 +51,7 @@ pd.DataFrame(
         "correlation with zinc": {
             name: np.mean([np.corrcoef(v, zinc)[0, 1] for v in each]) for name, each in shown.items()
         },
-        "and below the limit": {
+        "the same, below the limit": {
             name: np.mean([np.corrcoef(v[below], zinc[below])[0, 1] for v in each])
             if name != "half of the limit"
             else np.nan
