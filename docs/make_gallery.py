@@ -11,6 +11,7 @@ import hashlib
 import html
 import os
 import re
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,12 @@ def stamp(path: Path) -> str:
     return found.hexdigest()
 
 
+def cpu_seconds() -> float:
+    """Return the CPU seconds of all kernels that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main() -> None:
     """Run the pages that have changed; write the index."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -122,14 +129,14 @@ def main() -> None:
     TARGET.mkdir(parents=True, exist_ok=True)
     paths = [SOURCE / f"{name}.py" for name in SHOWN]
     for path in paths:
-        mark, now, began = TARGET / f"{path.stem}.stamp", stamp(path), time.monotonic()
+        mark, now, began, used = TARGET / f"{path.stem}.stamp", stamp(path), time.monotonic(), cpu_seconds()
         if mark.exists() and mark.read_text() == now:
             continue
         notebook = run(path)
         (TARGET / f"{path.stem}.md").write_text(as_markdown(notebook, path.stem), encoding="utf-8")
         nbformat.write(notebook, TARGET / f"{path.stem}.ipynb")
         mark.write_text(now)
-        print(f"{path.stem}: {time.monotonic() - began:.0f} s", flush=True)
+        print(f"{path.stem}: {time.monotonic() - began:.0f} s, {cpu_seconds() - used:.0f} s of CPU", flush=True)
     for old in TARGET.iterdir():
         if old.suffix == ".stamp" and old.stem not in {path.stem for path in paths}:
             for each in TARGET.glob(f"{old.stem}[.-]*"):

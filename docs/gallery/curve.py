@@ -13,9 +13,9 @@ import numpy as np
 from unfade import Recoverer
 
 rng = np.random.default_rng(0)
-angle = rng.uniform(0, 2 * np.pi, 600)
-points = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.05 * rng.normal(size=(600, 2))
-gone = rng.random(600) < 0.5
+angle = rng.uniform(0, 2 * np.pi, 400)
+points = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.05 * rng.normal(size=(400, 2))
+gone = rng.random(400) < 0.5
 table = points.copy()
 table[gone, 1] = np.nan
 

@@ -14,12 +14,12 @@ import pandas as pd
 from unfade import Recoverer
 
 rng = np.random.default_rng(2)
-depth = rng.normal(size=300)
-lead = np.exp(0.6 * depth - 0.6 + 0.35 * rng.normal(size=300))
-zinc = np.exp(0.5 * depth + 1 + 0.35 * rng.normal(size=300))
+depth = rng.normal(size=200)
+lead = np.exp(0.6 * depth - 0.6 + 0.35 * rng.normal(size=200))
+zinc = np.exp(0.5 * depth + 1 + 0.35 * rng.normal(size=200))
 table = pd.DataFrame({"depth": 10 + 3 * depth, "lead": lead.round(3).astype(str), "zinc": zinc.round(3)})
 table.loc[lead < 0.5, "lead"] = "<0.5"
-table.loc[rng.random(300) < 0.1, "zinc"] = np.nan
+table.loc[rng.random(200) < 0.1, "zinc"] = np.nan
 table.head()
 
 # %%
