@@ -16,12 +16,19 @@ MEDIA = (".png", ".ipynb", ".md")
 
 
 def on_config(config: Any) -> Any:
-    """List the pages of the gallery in the navigation."""
+    """List the pages of the gallery in the navigation, and pages of docs/ that it does not name yet."""
     pages = [f"gallery/{name}.md" for name in SHOWN]
     for section in config.nav:
         if section.get("Gallery") == "gallery/index.md":
             section["Gallery"] = ["gallery/index.md", *pages]
+        if "Explanation" in section:
+            section["Explanation"] = [*section["Explanation"], *unlisted(str(config.nav))]
     return config
+
+
+def unlisted(navigation: str) -> list[str]:
+    """List pages of docs/ that the navigation does not name."""
+    return [page.name for page in sorted((ROOT / "docs").glob("*.md")) if f"'{page.name}'" not in navigation]
 
 
 def on_files(files: Any, config: Any) -> Any:
