@@ -75,6 +75,7 @@ mark.gone { background: #e3e7ea; color: #444 !important; }
   .unfade-bars { grid-template-columns: minmax(3rem, 6.5rem) auto 1fr 2.8rem; gap: .35rem .6rem; font-size: .85rem; }
   .unfade-facts { gap: .4rem 1.6rem; }
   .unfade-facts b { font-size: 1.2rem; }
+  .unfade-pictures img { height: 6.4rem; }
 }
 </style>
 """

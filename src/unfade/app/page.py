@@ -160,7 +160,7 @@ def show_images(loaded: Loaded) -> None:
     if len(loaded.event_shape) == 2:
         first = np.asarray(loaded.part(0, 8), dtype=float)
         low, high = (0.0, 1.0) if np.isnan(first).all() else (float(np.nanmin(first)), float(np.nanmax(first)))
-        show_pictures([(f"row {i}", picture(image, low, high, 110)) for i, image in enumerate(first)])
+        show_pictures([(f"image {i}", picture(image, low, high, 110)) for i, image in enumerate(first)])
         st.caption("The first images; missing pixels are blue.")
 
 
