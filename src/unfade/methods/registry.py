@@ -23,8 +23,8 @@ from unfade.training.loop import History, Run, TrainingConfig, train_many
 
 P = TypeVar("P", covariant=True)
 DEFAULT_TRAINING = TrainingConfig()
-STACKED_STEPS, LARGEST_STEPS = 3000, 10_000  # of networks in a stack at most: of small tables, and of the largest
-TIMED_STEPS = 20_000  # and where the user says how many seconds they have
+STACKED_TRAINING = TrainingConfig(steps=1200, batch_size=512, learning_rate=6e-3)  # few large steps: least CPU time
+LARGEST_STEPS, TIMED_STEPS = 4000, 8000  # of large tables; where the user says how many seconds they have
 IMAGE_TRAINING = TrainingConfig(batch_size=8, learning_rate=1e-3)
 IMAGE_PIXELS = 640_000  # of a batch: two of 640 x 480, which is some gigabytes of maps
 PAPER_TRAINING = TrainingConfig(steps=500_000, batch_size=20, learning_rate=2e-4, decay=0.0)
@@ -57,7 +57,7 @@ def training_for(
     """Decide how to train: half a batch for ensemble members and small tables; of images as many as fit.
 
     predictive: for masked prediction, whose steps cost less than others' and gain for longer. stacked: beside other models,
-    by one network with few weights, which has time for whole batches; for longer if timed, by the user's seconds.
+    by one network with few weights, in large batches; for longer if timed, by the user's seconds.
     """
     training = METHODS[method].training
     if pixels is not None and training is DEFAULT_TRAINING:
@@ -65,7 +65,8 @@ def training_for(
     if predictive and training is DEFAULT_TRAINING:
         return replace(training, steps=2 * training.steps)
     if stacked and training is DEFAULT_TRAINING:
-        return replace(training, steps=TIMED_STEPS if timed else max(STACKED_STEPS, min(LARGEST_STEPS, samples // 2)))
+        more = max(STACKED_TRAINING.steps, min(LARGEST_STEPS, samples // 10))
+        return replace(STACKED_TRAINING, steps=TIMED_STEPS if timed else more)
     half = training is DEFAULT_TRAINING and (members > 1 or samples < 5000)
     return replace(training, batch_size=training.batch_size // 2) if half else training
 

@@ -151,7 +151,7 @@ class Rival:
         return scores[last] - gain > _HOPELESS * self.crps
 
 
-_PATIENCE, _HOPELESS = 800, 1.25  # steps before networks are judged; times the rival's CRPS that they may stay above
+_PATIENCE, _HOPELESS = 300, 1.25  # steps before networks are judged; times the rival's CRPS that they may stay above
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class _Watch:
             del self.states[step]
         if self.rival is not None and self.rival.ahead(self.scores, progress.steps):
             return True
-        return progress.step >= max(500, 2 * best)
+        return progress.step >= max(500 if self.rival is None else 250, 2 * best)
 
     def back_to_start(self) -> tuple[int, float]:
         """Take the parameters back to where training continues with all cells; give that step and the one to end at."""
