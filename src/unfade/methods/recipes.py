@@ -247,8 +247,9 @@ def tae(
 ) -> Recipe:
     """Noise; then, of wide data, a posterior by what it predicts; of others a prior, then a posterior of its own.
 
-    posterior: one of POSTERIORS; weights: of the prior's bound; energy_weight, fidelity: of `Predictive`; posterior_weights,
-    posterior_share: of the last stage, its weights and how many steps it has. In a stack weights are half as many.
+    posterior: one of POSTERIORS; weights: of the prior's bound; energy_weight, fidelity: of `Predictive`;
+    posterior_weights, posterior_share: of the last stage, its weights and how many steps it has. In a stack weights are
+    half as many.
     """
     if posterior not in POSTERIORS:
         raise InvalidData(f"posterior must be one of {', '.join(POSTERIORS)}, got {posterior!r}.")

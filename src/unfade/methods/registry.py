@@ -220,7 +220,7 @@ def _train_flow(fit: _Fitting, run: Run, stage: Stage) -> list[History]:
 def _settle_noise(tasks: Sequence[Task]) -> None:
     """Models of the same data take the mean of the levels they found, where there is one per column.
 
-    A level that takes half of what a column varies by, or more, is the column's own spread as much as noise, as others
+    A level that takes 3 % of what a column varies by, or more, is the column's own spread as much as noise, as others
     do not explain it: such a column is taken as exact.
     """
     obs, corruptions = tasks[0].obs, [task.corruption for task in tasks]
