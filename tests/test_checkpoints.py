@@ -37,7 +37,7 @@ def stopped_after(checkpoint, table, calls, **options):
         recoverer(**options).fit(table, on_step=on_step, checkpoint=checkpoint)
 
 
-@pytest.mark.parametrize("options", [{}, {"noise": "learn"}, {"settings": {"posterior": "bound"}}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"noise": "learn-shared"}, {"settings": {"posterior": "bound"}}], ids=str)
 def test_goes_on_to_the_same_result(table, tmp_path, options):
     heard = []
     undisturbed = recoverer(**options).fit(table, on_step=heard.append)

@@ -13,6 +13,7 @@ from unfade.diagnostics.checks import _convergence
 from unfade.diagnostics.coverage import check_columns, collapsed, relative_width, relative_width_beneath_noise
 from unfade.diagnostics.missingness import missing_links
 from unfade.inference.held_out import HeldOut
+from unfade.models.kinds import shares
 from unfade.training.loop import Ended, History
 
 
@@ -132,10 +133,15 @@ def fitted():
 def test_a_diagnosis_speaks_of_everything(fitted):
     rec, frame = fitted
     found = rec.diagnose(frame)
-    assert {verdict.what for verdict in found.verdicts} == {
+    kinds = shares(rec.posterior_)
+    stack = {"models"} if len(kinds) > 1 else set()
+    assert {verdict.what for verdict in found.verdicts} == stack | {
         "90 % intervals", "width of draws", "coverage per column", "simple methods", "training",
         "missingness", "held-out cells", "latent variables",
     }  # fmt: skip
+    for kind, share in kinds.items():
+        assert not stack or f"{round(16 * share)}" in str(found)
+        assert kind in str(rec)
     assert found.level in ("green", "amber")
     assert [v.level for v in found.verdicts] == sorted(
         (v.level for v in found.verdicts), key=("red", "amber", "green").index

@@ -34,7 +34,7 @@ def test_noisy_cells_are_denoised(table):
 
 def test_learned_noise_is_in_the_users_units(table):
     assert quick(noise="learn", scaling="joint-variance").fit(table).noise_ > 0
-    with pytest.warns(DataNotice, match=r"noise of 0, 1, 2, 3 cannot be identified .*noise=\{0"):  # after so few steps
+    with pytest.warns(DataNotice, match=r"noise of 0, 1, 2, 3 cannot be identified.*noise=\{0"):  # after so few steps
         assert quick(noise="learn").fit(table).noise_ == 0
 
 

@@ -1,10 +1,11 @@
 """Stacks: shares by held-out cells, turns of draws, kinds in words, cheap models first, files."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from unfade import Recoverer
+from unfade import DataNotice, Recoverer
 from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations
 from unfade.methods.stacking import _mixed, _order, _shares
@@ -87,3 +88,54 @@ def test_fixed_steps_and_other_methods_train_networks_alone():
 def test_the_plan_names_the_models():
     assert "trees" in str(Recoverer(verbose=0).plan(table(60)))
     assert "trees" not in str(Recoverer(verbose=0, max_steps=5).plan(table(60)))
+
+
+def test_networks_get_no_share_that_held_out_cells_do_not_ask_for():
+    generator = torch.Generator().manual_seed(1)
+    y, alike = torch.randn(60, 1, generator=generator), torch.randn(48, 60, 1, generator=generator)
+    assert _shares(split_of(y), [alike, alike.clone()], GaussianNoise())[0] == (0, 16)
+    near = y + 0.1 * alike
+    assert _shares(split_of(y), [near, alike], GaussianNoise())[0] == (16, 0)
+
+
+def test_seconds_of_the_user_leave_networks_more_steps():
+    few, many = (Recoverer(verbose=0, max_seconds=seconds).plan(table(60)).training.steps for seconds in (None, 60))
+    assert few < many
+
+
+def test_rules_between_discrete_columns_are_kept():
+    """Treatment and site decide a length: trees find the rule, which networks blur."""
+    rng = np.random.default_rng(0)
+    treatment, site = rng.integers(0, 3, 400), rng.integers(0, 2, 400)
+    length = np.array([[4, 9], [7, 2], [12, 5]])[treatment, site]
+    frame = pd.DataFrame({"treatment": pd.Categorical.from_codes(treatment, ["a", "b", "c"]), "site": site == 1})
+    frame["length"] = pd.array(np.where(rng.random(400) < 0.3, None, length), dtype="Int64")
+    rec = Recoverer(random_state=0, verbose=0, max_seconds=8).fit(frame)
+    hidden = frame["length"].isna().to_numpy()
+    right = [(draw["length"].to_numpy()[hidden] == length[hidden]).mean() for draw in rec.sample(frame, 16)]
+    assert np.mean(right) > 0.85  # one in six by chance
+
+
+def test_no_draw_is_further_than_one_observed_range_outside_what_was_observed():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=200)
+    Y = np.stack([np.exp(1.5 * z), z + rng.normal(size=200), rng.standard_t(2, 200) + z], 1)
+    Y = np.where(rng.random(Y.shape) < 0.3, np.nan, Y)
+    low, high = np.nanmin(Y, 0), np.nanmax(Y, 0)
+    for options in ({"max_steps": 20}, {"max_steps": 20, "noise": 0.5}):  # networks that have learned next to nothing
+        draws = Recoverer(random_state=0, verbose=0, **options).fit(Y).sample(Y, 50).values
+        hidden = np.where(np.isnan(Y), draws, np.nan)
+        assert (np.nanmin(hidden, (0, 1)) >= low - (high - low)).all()
+        assert (np.nanmax(hidden, (0, 1)) <= high + (high - low)).all()
+
+
+def test_noise_of_columns_that_explain_each_other_weakly_does_no_harm():
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(400, 1))
+    Y = common + rng.normal(size=(400, 4)) + 0.3 * rng.normal(size=(400, 4))  # most of what is left is the columns' own
+    Y[rng.random(Y.shape) < 0.1] = np.nan
+    with pytest.warns(DataNotice, match="noise of 0, 1, 2, 3 cannot be identified"):
+        rec = Recoverer(noise="learn", max_steps=400, random_state=0, verbose=0).fit(Y)
+    seen = ~np.isnan(Y)
+    assert np.array_equal(rec.transform(Y)[seen], Y[seen])
+    assert all(column.low == 0 and not column.told for column in rec.noise_report(Y))

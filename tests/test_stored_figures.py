@@ -150,7 +150,21 @@ def alarm(row: str, column: str, place: int) -> list[float | None] | None:
     return [100 * judged["fires"], len(judged["spread"])]
 
 
+def ten_tables(row: str, column: str, place: int) -> list[float | None] | None:
+    table, setting = row.split(", ")
+    found = stored("results/tables.json")[f"{table}/{setting}/0/{column}"]
+    return [found["missing: CRPS"], found["missing: coverage"], found["cpu_seconds"]]
+
+
+def noise_by_column(row: str, column: str, place: int) -> list[float | None] | None:
+    explained, level = row.split(", ")
+    names = ("told", "learned / true", "RMSE / left alone", "missing: coverage")
+    return [stored("results/learned_noise.json")[f"{explained}/{level}/0/unfade"][names[place - 1]]]
+
+
 SOURCES: dict[str, Source] = {
+    "scoreboard.md: table, setting": ten_tables,
+    "research.md: R2 of clean columns": noise_by_column,
     "wide.md: energy score, plain draws": wide("energy score"),
     "wide.md: energy score, resampled draws": wide("energy score"),
     "wide.md: CRPS, plain draws": wide("CRPS"),

@@ -37,7 +37,7 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
     noise : None, float, array of one number per column, dict, "learn", "learn-shared", "learn-by-value" or "infer"
         Standard deviation of the noise of observed cells, in the units of the data. None: they are exact and are returned
         unchanged. ``{"temp": 0.5, "hum": "learn"}``: per column, the others exact. "learn": one level per column; a column
-        of which the others explain less than half is taken as exact, as its noise cannot be identified. With a joint
+        of which the others explain less than 97 % is taken as exact, as its noise cannot be identified. With a joint
         scaling "learn" is one level for all entries. "learn-shared": one level relative to each column's scale.
         Categories, booleans, and dates unless there is one number per column, have no noise. "learn-by-value": sd = a + b
         x^2, for data of one unit, as of depth sensors. "infer" (`tae-paper` only): one level per sample, q(beta|z,y,alpha).

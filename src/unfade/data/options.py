@@ -21,7 +21,7 @@ FEW_IMAGES = 5  # of fewer, a fifth to judge by is none
 
 LEARNED = ("learn", "learn-by-column", "learn-shared", "learn-by-value")
 LEARN = -np.inf  # stands for a level that is to be learned
-IDENTIFIED = 0.5  # share of a column's variance that others must explain for its noise to be identified
+IDENTIFIED = 0.97  # share of a column's variance that others must explain for its noise to be identified
 
 
 def named_noise(noise: Any, names: Sequence[Any], joint: bool, kinds: Sequence[str] = ()) -> Any:

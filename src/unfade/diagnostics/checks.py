@@ -25,7 +25,7 @@ from unfade.errors import InvalidData
 from unfade.inference.fitted_model import FittedModel
 from unfade.inference.held_out import HeldOut
 from unfade.models.architectures import is_image
-from unfade.models.kinds import all_of
+from unfade.models.kinds import all_of, in_words, kind_of, shares
 from unfade.models.latent_variable import Ensemble
 from unfade.training.loop import FEW_STEPS, Ended, History
 
@@ -128,6 +128,7 @@ def diagnose(model: FittedModel, X: Any) -> Diagnosis:
         _by_column(columns),
         _against_simple(simple),
         *([] if linear else [_convergence(model.histories, model.parameters.max_steps)]),
+        *_models(model.posterior),
         _missingness(links),
         _enough(cells),
         *_support(model),
@@ -167,6 +168,14 @@ def _diagnose_images(model: FittedModel, X: Any, entered: Observations) -> Diagn
     ]
     order = ("red", "amber", "green")
     return Diagnosis(tuple(sorted(verdicts, key=lambda v: order.index(v.level))), cells, (), simple, (), ())
+
+
+def _models(posterior: Ensemble | None) -> list[Verdict]:
+    """List the kinds of models that the draws come from, if there are several."""
+    if posterior is None or len(found := shares(posterior)) == 1:
+        return []
+    says = f"{in_words(posterior)}; held-out cells have chosen these shares."
+    return [Verdict("models", "green", says, max(found.values()))]
 
 
 def _collapse(cells: HeldOut, noise: Any) -> Verdict:
@@ -336,11 +345,12 @@ def _noise(noise: Sequence[ColumnNoise], stated: bool) -> list[Verdict]:
 
 def _latents(posterior: Ensemble | None, entered: Observations) -> list[Verdict]:
     """Count the latent variables that depend on the sample; networks only."""
-    if posterior is None or posterior.each[0].decoder_sees:  # a decoder that sees y may do without
+    networks = [] if posterior is None else [each for each in posterior.each if kind_of(each) == "networks"]
+    if not networks or networks[0].decoder_sees:  # a decoder that sees y may do without
         return []
     with torch.no_grad():
-        q = posterior.each[0].latent(entered)
-        means, unit = q.base_dist.loc, posterior.each[0].prior(entered, q).base_dist.scale.mean(0)
+        q = networks[0].latent(entered)
+        means, unit = q.base_dist.loc, networks[0].prior(entered, q).base_dist.scale.mean(0)
     active, count = int(((means / unit).var(0) > 0.01).sum()), means.shape[-1]
     says = f"{active} of {count} latent variables depend on the row."
     if active == 0:

@@ -12,7 +12,6 @@ from unfade.data.columns import DAY, Column, value_of
 from unfade.data.containers import Container
 from unfade.data.dataset import Dataset, read
 from unfade.data.observations import as_observations
-from unfade.data.options import IDENTIFIED
 from unfade.errors import InvalidData
 from unfade.inference.fit import fit, read_to_fit
 from unfade.inference.fitted_model import FittedModel
@@ -122,6 +121,9 @@ def _draws_of_hidden(model: FittedModel, data: Dataset, hidden: np.ndarray, n_dr
     return np.concatenate(found, 1)
 
 
+EXPLAINED = 0.9  # share of held-out cells' variance that the rest of the row must explain: noise is less than what is left
+
+
 @dataclass(frozen=True)
 class Outlier:
     """An observed value that the rest of its row does not predict.
@@ -210,20 +212,21 @@ class ColumnNoise:
 
     @property
     def told(self) -> bool:
-        """Whether the data identify the level: the rest of the row must explain half of the column."""
-        return self.explained >= IDENTIFIED
+        """Whether the data identify the level: the rest of the row must explain nine tenths of the column."""
+        return self.explained >= EXPLAINED
 
     def __str__(self) -> str:
         level = f"{self.column}: sd {self.sd:.4g} ({self.low:.4g} to {self.high:.4g})"
         if self.told:
             return f"{level}, the rest of the row explains {self.explained:.0%} of the column"
-        return f"{level}, not identified: the rest of the row explains little of the column"
+        return f"{level}, not identified: the rest of the row leaves more than a tenth of the column open"
 
 
 def noise_report(model: FittedModel, X: Any, seed: int = 0) -> list[ColumnNoise]:
     """Estimate the noise level of each column of numbers, with an interval.
 
-    The upper end of the interval takes for noise all that other columns do not explain.
+    The upper end of the interval takes for noise all that other columns do not explain; the lower one takes half of that
+    for the column's own variance, or all of it where the level is not identified.
 
     Parameters
     ----------
@@ -260,7 +263,7 @@ def column_noise(cells: HeldOut, model: FittedModel) -> list[ColumnNoise]:
         sd, count = float(np.nanstd(cells.seen[:, i])), int(here.sum())
         explained = 1 - (left / sd) ** 2 if sd > 0 else 0.0
         reach = 1.96 / np.sqrt(2 * count)
-        low = levels[i] * max(0.0, 1 - reach) if explained >= IDENTIFIED else 0.0
+        low = levels[i] * max(0.0, 0.5**0.5 - reach) if explained >= EXPLAINED else 0.0
         name = cells.kinds[i].name if cells.kinds else int(i)
         found.append(ColumnNoise(name, float(levels[i]), float(low), max(left, levels[i] * (1 + reach)), explained))
     return found

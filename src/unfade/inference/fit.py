@@ -183,7 +183,7 @@ def _warn_unidentified_noise(unidentified: Tensor, plan: Plan, data: Dataset) ->
         names = [columns[i].name if columns else i for i in entries]
         warnings.warn(
             f"The noise of {', '.join(map(repr, names[:10]))} cannot be identified, as other columns "
-            "explain less than half of each: observed cells are left unchanged. If you know the level, give "
+            "explain less than 97 % of each: observed cells are left unchanged. If you know the level, give "
             f"noise={{{names[0]!r}: 0.1, ...}} (--noise '{names[0]}=0.1,...').",
             DataNotice,
             stacklevel=4,

@@ -12,12 +12,17 @@ from unfade.inference.fitted_model import FittedModel
 from unfade.inference.held_out import HeldOut
 from unfade.inference.notebook import fitted_html
 from unfade.models.architectures import AnyArchitecture
+from unfade.models.kinds import in_words
 from unfade.models.latent_variable import Ensemble
 from unfade.training.loop import History
 
 
 class FittedAttributes:
     """Attributes of a fitted estimator, read from its `model_`."""
+
+    def __str__(self) -> str:
+        posterior = self.posterior_ if hasattr(self, "_fitted") else None
+        return repr(self) + (f"\n{in_words(posterior)}" if posterior is not None else "")
 
     @property
     def model_(self) -> FittedModel:

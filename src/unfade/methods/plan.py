@@ -144,8 +144,9 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     stacked = _stacked(parameters, encoder, growing)
     members = parameters.members_to_train(encoder.features, stacked)
     training = parameters.training or training_for(
-        method, members, len(obs), encoder.features if conv is not None else None, predictive, stacked
-    )
+        method, members, len(obs), encoder.features if conv is not None else None, predictive, stacked,
+        timed=parameters.max_seconds is not None,
+    )  # fmt: skip
     return Plan(
         method=method,
         settings=settings,

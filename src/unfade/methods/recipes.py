@@ -247,8 +247,9 @@ def tae(
 ) -> Recipe:
     """Noise; then, of wide data, a posterior by what it predicts; of others a prior, then a posterior of its own.
 
-    posterior: one of POSTERIORS; weights: of the prior's bound, half as many in a stack; energy_weight, fidelity: of
-    `Predictive`; posterior_weights, posterior_share: of the last stage, its weights and how many steps it has.
+    posterior: one of POSTERIORS; weights: of the prior's bound; energy_weight, fidelity: of `Predictive`;
+    posterior_weights, posterior_share: of the last stage, its weights and how many steps it has. In a stack weights are
+    half as many.
     """
     if posterior not in POSTERIORS:
         raise InvalidData(f"posterior must be one of {', '.join(POSTERIORS)}, got {posterior!r}.")
@@ -257,10 +258,10 @@ def tae(
         hide = hide_share if task.image is None else hide_either(hide_share, hide_boxes(task.image, task.places))
         objective = Predictive(hide, energy_weight if plain else 0.0, fidelity)
         return (yield from _alone(task, objective, noise_steps=300, own_prior=True))
-    few = weights // 2 if task.stacked else weights
-    model = yield from _alone(task, MIWAE(few), time_share=0.8)
+    part = 0.5 if task.stacked else 1.0
+    model = yield from _alone(task, MIWAE(int(part * weights)), time_share=0.8)
     last = _bound_stage if posterior == "bound" else _forward_stage
-    return (yield from last(task, model, posterior_weights, posterior_share))
+    return (yield from last(task, model, int(part * posterior_weights), posterior_share * (part + 1) / 2))
 
 
 POSTERIORS = ("auto", "predictive", "forward", "bound")

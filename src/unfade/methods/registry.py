@@ -23,6 +23,8 @@ from unfade.training.loop import History, Run, TrainingConfig, train_many
 
 P = TypeVar("P", covariant=True)
 DEFAULT_TRAINING = TrainingConfig()
+STACKED_TRAINING = TrainingConfig(steps=1200, batch_size=512, learning_rate=6e-3)  # few large steps: least CPU time
+LARGEST_STEPS, TIMED_STEPS = 4000, 8000  # of large tables; where the user says how many seconds they have
 IMAGE_TRAINING = TrainingConfig(batch_size=8, learning_rate=1e-3)
 IMAGE_PIXELS = 640_000  # of a batch: two of 640 x 480, which is some gigabytes of maps
 PAPER_TRAINING = TrainingConfig(steps=500_000, batch_size=20, learning_rate=2e-4, decay=0.0)
@@ -44,19 +46,28 @@ def candidates_for(method: str, architecture: AnyArchitecture, predictive: bool)
 
 
 def training_for(
-    method: str, members: int, samples: int, pixels: int | None = None, predictive: bool = False, stacked: bool = False
+    method: str,
+    members: int,
+    samples: int,
+    pixels: int | None = None,
+    predictive: bool = False,
+    stacked: bool = False,
+    timed: bool = False,
 ) -> TrainingConfig:
     """Decide how to train: half a batch for ensemble members and small tables; of images as many as fit.
 
     predictive: for masked prediction, whose steps cost less than others' and gain for longer. stacked: beside other models,
-    by one network with few weights, which has time for whole batches.
+    by one network with few weights, in large batches; for longer if timed, by the user's seconds.
     """
     training = METHODS[method].training
     if pixels is not None and training is DEFAULT_TRAINING:
         return replace(IMAGE_TRAINING, batch_size=max(1, min(IMAGE_TRAINING.batch_size, IMAGE_PIXELS // pixels)))
     if predictive and training is DEFAULT_TRAINING:
         return replace(training, steps=2 * training.steps)
-    half = training is DEFAULT_TRAINING and (members > 1 or (samples < 5000 and not stacked))
+    if stacked and training is DEFAULT_TRAINING:
+        more = max(STACKED_TRAINING.steps, min(LARGEST_STEPS, samples // 10))
+        return replace(STACKED_TRAINING, steps=TIMED_STEPS if timed else more)
+    half = training is DEFAULT_TRAINING and (members > 1 or samples < 5000)
     return replace(training, batch_size=training.batch_size // 2) if half else training
 
 
@@ -209,7 +220,7 @@ def _train_flow(fit: _Fitting, run: Run, stage: Stage) -> list[History]:
 def _settle_noise(tasks: Sequence[Task]) -> None:
     """Models of the same data take the mean of the levels they found, where there is one per column.
 
-    A level that takes half of what a column varies by, or more, is the column's own spread as much as noise, as others
+    A level that takes 3 % of what a column varies by, or more, is the column's own spread as much as noise, as others
     do not explain it: such a column is taken as exact.
     """
     obs, corruptions = tasks[0].obs, [task.corruption for task in tasks]

@@ -48,9 +48,11 @@ def in_words(posterior: Ensemble) -> str:
     Returns
     -------
     str
-        Such as ``10 of 16 draws from networks, 6 from trees``.
+        Such as ``10 of 16 draws from networks, 6 from trees``, or ``all draws from trees``.
     """
     (first, share), *others = shares(posterior).items()
+    if not others:
+        return f"all draws from {first}"
     text = f"{round(16 * share)} of 16 draws from {first}"
     return ", ".join([text, *(f"{round(16 * part)} from {kind}" for kind, part in others)])
 

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +34,7 @@ class _Tree:
     slope: np.ndarray
     unseen: np.ndarray
     squares: float
+    grown: Any = None  # as scikit-learn has it
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ def _grow(x: np.ndarray, column: _Column, regressed: bool, rng: np.random.Genera
     feature = np.where(inner, column.inputs[np.maximum(grown.feature, 0)] if len(column.inputs) else -1, -1)
     out = np.bincount(drawn, minlength=len(rows)) == 0
     unseen, squares = _unseen(y, by_leaf, leaves, first, count, centre, out, rng)
-    return _Tree(feature, grown.threshold, child, centre, donors, slope, unseen + (_target(x, column) - y), squares)
+    own = unseen + (_target(x, column) - y)
+    return _Tree(feature, grown.threshold, child, centre, donors, slope, own, squares, grown)
 
 
 def _bare(features: int) -> _Tree:
@@ -213,10 +216,7 @@ def _impute(x: np.ndarray, column: _Column, tree: _Tree, corruption: Corruption,
     if not len(column.holes):
         return
     given = x[column.holes]
-    node = np.zeros(len(given), dtype=int)
-    while (inner := tree.feature[node] >= 0).any():
-        value = given[np.arange(len(given)), np.maximum(tree.feature[node], 0)]
-        node = np.where(inner, tree.child[node, (value > tree.threshold[node]).astype(int)], node)
+    node = tree.grown.apply(given[:, column.inputs] if len(column.inputs) else given[:, :1])
     first, count = tree.child[node].T
     drawn = tree.donors[first + (rng.random(len(given)) * count).astype(int)]
     if column.category:

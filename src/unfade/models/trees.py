@@ -52,6 +52,7 @@ class ChainedTrees(nn.Module):
         super().__init__()
         self.corruption = corruption
         self.blocks = column_blocks(corruption, parts["slope"].shape[-1] - 1)
+        self._known_paths: tuple[Tensor, Tensor, Tensor, list[int]] | None = None
         for name, tensor in parts.items():
             self.register_buffer(name, tensor)
 
@@ -126,20 +127,36 @@ class ChainedTrees(nn.Module):
 
     def _leaves(self, x: Tensor, column: int, chains: Tensor) -> Tensor:
         """The leaf that each row falls in, (draws, rows)."""
-        node = self.roots[chains, column][:, None].expand(x.shape[:2])
-        while True:
-            feature = self.feature[node]
-            inner = feature >= 0
-            if not bool(inner.any()):
-                return node
-            value = x.gather(-1, feature.clamp(min=0)[..., None])[..., 0]
-            side = (value.double() > self.threshold[node]).long()
-            node = torch.where(inner, self.child[node, side], node)
+        split, threshold, following, heights = self._paths()
+        node = self.roots[chains, column][:, None].expand(x.shape[:2]).reshape(-1)
+        flat, first = x.reshape(-1), torch.arange(len(node), device=x.device) * x.shape[-1]
+        for _ in range(heights[column]):
+            right = flat.take(first + split.take(node)) > threshold.take(node)
+            node = following.take(torch.add(right, node, alpha=2))
+        return node.reshape(x.shape[:2])
 
-    def _regressed(self, x: Tensor, column: int, chains: Tensor) -> Tensor:
-        """The regression under the tree, (draws, rows)."""
+    def _paths(self) -> tuple[Tensor, Tensor, Tensor, list[int]]:
+        """Feature, threshold and two following nodes of each node, leaves followed by themselves; heights of the columns.
+
+        A number in single precision is above a threshold if it is above the next single one below that.
+        """
+        if self._known_paths is None or self._known_paths[0].device != self.feature.device:
+            leaf, near = self.feature < 0, self.threshold.float()
+            below = torch.where(near.double() > self.threshold, near.nextafter(torch.full_like(near, -torch.inf)), near)
+            own = torch.arange(len(leaf), device=leaf.device)[:, None].expand(-1, 2)
+            following = torch.where(leaf[:, None], own, self.child)
+            height, taller = torch.zeros_like(self.feature), (~leaf).long()
+            while not torch.equal(height, taller):
+                height, taller = taller, torch.where(leaf, 0, 1 + taller[following].amax(1))
+            tallest = height[self.roots].amax(0).tolist()
+            split = self.feature.clamp(min=0)
+            self._known_paths = split, below.masked_fill(leaf, torch.inf), following.reshape(-1), tallest
+        return self._known_paths
+
+    def _regressed(self, x: Tensor, column: int, chains: Tensor) -> Tensor | float:
+        """The regression under the tree, (draws, rows); 0 where the column has none."""
         slope = self.slope[chains, column][:, None]
-        return (x * slope[..., :-1]).sum(-1) + slope[..., -1]
+        return (x * slope[..., :-1]).sum(-1) + slope[..., -1] if bool(slope.any()) else 0.0
 
     def _denoised(self, x: Tensor, obs: Observations, chains: Tensor, normals: Normals, central: bool) -> Tensor:
         """Clean values of cells that were observed with noise: the mean of the leaf and y, each by its precision."""

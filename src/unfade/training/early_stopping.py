@@ -151,7 +151,7 @@ class Rival:
         return scores[last] - gain > _HOPELESS * self.crps
 
 
-_PATIENCE, _HOPELESS = 800, 1.25  # steps before networks are judged; times the rival's CRPS that they may stay above
+_PATIENCE, _HOPELESS = 300, 1.25  # steps before networks are judged; times the rival's CRPS that they may stay above
 
 
 @dataclass(frozen=True)
@@ -184,15 +184,15 @@ class _Watch:
             del self.states[step]
         if self.rival is not None and self.rival.ahead(self.scores, progress.steps):
             return True
-        return progress.step >= max(500, 2 * best)
+        return progress.step >= max(500 if self.rival is None else 250, 2 * best)
 
     def back_to_start(self) -> tuple[int, float]:
         """Take the parameters back to where training continues with all cells; give that step and the one to end at."""
-        best = _best_step(self.scores)
-        start = min(self.states, key=lambda step: abs(step - max(100, 0.7 * best)))
+        best, part = _best_step(self.scores), 0.7 if self.rival is None else 0.85
+        start = min(self.states, key=lambda step: abs(step - max(100, part * best)))
         if best >= 0.99 * max(self.scores):  # it would have gone on falling
             start = max(self.scores)
-            best = start / 0.7
+            best = start / part
         self.trained.load_state_dict(self.states[start])
         return start, best
 
@@ -219,10 +219,10 @@ def train_watched(
 
     First at a constant rate, some of the observed cells held out. They are predicted at steps that grow by a quarter
     each time: by all runs that share their data together, and with averaged parameters, which do as well as
-    those of a run of that length whose rate has fallen. Then on all cells, from seven tenths of the best number of
-    steps up to that number, the rate falling to zero; where the scores still fell at the end, from there on for three
-    sevenths as many steps more, unless they would not help a rival. Each part is a hundred steps at least: among fewer,
-    scores of small tables are noise.
+    those of a run of that length whose rate has fallen. Then on all cells, from seven tenths (beside a rival, which asks
+    for less, 85 %) of the best number of steps up to that number, the rate falling to zero; where the scores still fell at
+    the end, from there on for as many steps more, unless they would not help a rival. Each part is a hundred steps at
+    least: among fewer, scores of small tables are noise.
     """
     started, most = time.monotonic(), runs[0].config.max_seconds
     held = _Held.of(runs, hold, n_candidates)

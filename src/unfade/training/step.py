@@ -61,7 +61,6 @@ class Stepper:
         self.shapes = [models[0].get_parameter(name).shape for name in self.trainable]
         self.flat = self._flatten()
         self.fixed = self._stack_fixed()
-        self._fixed_alone = {name: part[0] for name, part in self.fixed.items()}
         self.each = torch.arange(len(models), device=self.device)[:, None]
         self.first, self.second = torch.zeros_like(self.flat), torch.zeros_like(self.flat)  # Adam's moments
         self.averaging = averaging
@@ -225,12 +224,19 @@ class Stepper:
 
     def _gradients(self, *batch: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients (models, parameters) and means (models, terms); batch: keys, warm-ups, observations."""
-        if len(self.models) == 1 and not torch.compiler.is_compiling():  # plain autograd has the least overhead
-            row = self.flat[0].detach().requires_grad_()
-            loss, means = self._loss(row, self._fixed_alone, *(part[0] for part in batch))
-            return torch.autograd.grad(loss, row)[0][None], means[None]
+        if len(self.models) == 1 and not torch.compiler.is_compiling():  # the module itself has the least overhead
+            return self._gradients_alone(*(part[0] for part in batch))
         gradients, (_, means) = vmap(grad_and_value(self._loss, has_aux=True))(self.flat, self.fixed, *batch)
         return gradients, means
+
+    def _gradients_alone(self, key: Tensor, warmup: Tensor, *parts: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of a single model, whose own parameters are views of the row."""
+        model = self.models[0]
+        bound = model(Observations(*parts), step_normals(key), warmup)
+        means = torch.stack([bound.value.mean(), *(term.mean() for term in bound.terms.values())])
+        parameters = [model.get_parameter(name) for name in self.trainable]
+        found = torch.autograd.grad(-means[0], parameters, allow_unused=True, materialize_grads=True)
+        return torch.cat([part.flatten() for part in found])[None], means.detach()[None]
 
     def _update(self) -> None:
         """One step of Adam for all models, gradient norms clipped."""
