@@ -18,6 +18,7 @@ from unfade.data.columns import TEMPORAL, Column, value_of
 from unfade.data.dataset import Dataset
 from unfade.diagnostics.checks import Diagnosis, diagnose, large_images
 from unfade.diagnostics.images import draw_gallery, shape_of
+from unfade.diagnostics.plots import pattern
 from unfade.diagnostics.predictions import outliers
 from unfade.inference.draws import Draws
 from unfade.inference.fitted_model import FittedModel
@@ -67,7 +68,7 @@ def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws
     some = model.sample(part, 20, row_ids=rows.tolist()) if draws is None else draws
     values = some.values if draws is None else draws.values[:20, rows]
     table, container = part.table(), part.container
-    sections = [_verdicts(found), "" if large else _missingness(found), _calibration(found), _columns_table(found)]
+    sections = [_verdicts(found), "" if large else _missingness(found, data), _calibration(found), _columns_table(found)]
     if table.ndim == 2 and _as_image(table) is None:
         columns = container.columns or tuple(Column(str(j), "continuous") for j in range(table.shape[1]))
         sections += [_distributions(table, values, columns), _pairs(table, values, columns)]
@@ -142,7 +143,7 @@ def _verdicts(found: Diagnosis) -> str:
     return _section("Verdicts", f'<p class="quiet">{words}</p><ul class="verdicts">{lines}</ul>')
 
 
-def _missingness(found: Diagnosis) -> str:
+def _missingness(found: Diagnosis, data: Dataset) -> str:
     cells = found.cells
     missing = np.isnan(cells.seen)
     missing[cells.rows, cells.columns] = False
@@ -150,12 +151,9 @@ def _missingness(found: Diagnosis) -> str:
     share, names = missing.mean(0), [cells.name(j) for j in range(missing.shape[1])]
     share[np.setdiff1d(np.arange(len(share)), used)] = 0.0
     missing = missing[:, used]
-    words = (
-        f"<p>{len(missing):,} rows of {missing.shape[1]:,} {'columns' if cells.kinds else 'entries'}; "
-        f"{missing.mean():.1%} of all cells are missing, {(~missing.any(1)).mean():.1%} of the rows are complete.</p>"
-    )
-    order = np.argsort(-share, kind="stable")[:50]
-    worst = [j for j in order if share[j] > 0][:40]
+    words = f"<p>{len(missing):,} rows of {missing.shape[1]:,} {'columns' if cells.kinds else 'entries'}; "
+    words += f"{missing.mean():.1%} of all cells are missing, {(~missing.any(1)).mean():.1%} of the rows are complete.</p>"
+    worst = [j for j in np.argsort(-share, kind="stable")[:40] if share[j] > 0]
     if not worst:
         return _section("Missing cells", words)
 
@@ -167,7 +165,10 @@ def _missingness(found: Diagnosis) -> str:
         axes.set_xlim(0, max(0.1, share.max() * 1.05))
 
     says = f"Share of missing cells by column, most first; {cells.name(worst[0])} has {share[worst[0]]:.0%}."
-    return _section("Missing cells", words, _figure(draw, (7, 0.5 + 0.24 * len(worst)), says))
+    kinds = "Patterns of missing cells: rows of each left, missing columns right, missing cells of each column below."
+    few, size = len(names) <= 30 and len(data.obs.event_shape) == 1, (1.2 + 0.45 * len(names), 3.6)
+    more = _figure(lambda figure: pattern(data, figure.subplots(), 12), size, kinds) if few else ""
+    return _section("Missing cells", words, _figure(draw, (7, 0.5 + 0.24 * len(worst)), says), more)
 
 
 def _calibration(found: Diagnosis) -> str:
