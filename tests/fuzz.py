@@ -7,6 +7,7 @@ hangs, other exceptions, and files that appear outside the folder of the run.
 
 import argparse
 import copy
+import io
 import json
 import operator
 import os
@@ -18,12 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-KINDS = (".csv", ".parquet", ".npy", ".npz", ".feather", ".png", ".tif", ".unfade", ".crafted")
+KINDS = (
+    ".csv", ".tsv", ".csv.xz", ".xlsx", ".sav", ".dta", ".parquet", ".npy", ".npz", ".feather", ".png", ".tif", ".unfade",
+    ".crafted",
+)  # fmt: skip
 MODELS = ("good.unfade", "linear.unfade", "images.unfade")  # files that crafted ones are made from
 ODD = (0, -1, 1, 7, 0.5, 1e308, -1e308, 10**6, 10**12, 10**20, float("nan"), float("inf"), None, True, "", "x", "a" * 300)
 SECONDS, MEMORY = 20, 3 * 2**30
@@ -42,7 +47,7 @@ def originals(folder: Path) -> dict[str, bytes]:
     frame = frame.mask(rng.random(frame.shape) < 0.2)
     frame.to_csv(folder / "good.csv", index=False)
     table = read_table(folder / "good.csv")
-    for ending in (".parquet", ".feather"):
+    for ending in (".tsv", ".csv.xz", ".xlsx", ".sav", ".dta", ".parquet", ".feather"):
         write_table(table, folder / f"good{ending}")
     for ending in (".npy", ".npz"):
         write_table(rng.normal(size=(30, 4)), folder / f"good{ending}")
@@ -145,6 +150,7 @@ def judged(path: Path) -> str:
     read = {".unfade": Recoverer.load, ".crafted": used, ".png": read_frame, ".tif": read_frame}.get(
         path.suffix, read_table
     )
+    warnings.simplefilter("ignore")  # notices of encodings
     try:
         found = read(path)
     except UnfadeError:
@@ -189,14 +195,33 @@ def _same(found, path: Path) -> bool:
         own = np.load(path, allow_pickle=False)
         own = own if path.suffix == ".npy" else own[own.files[0]]
         return np.array_equal(own, found, equal_nan=own.dtype.kind == "f")
-    if path.suffix == ".csv":
+    if path.suffix == ".xlsx":
+        own = pd.read_excel(path, header=None, dtype=object)
+        cells = [None if cell != cell else cell for cell in own.to_numpy().ravel()]
+        return sum(cell is not None for cell in cells) >= sum(len(c) - c.null_count for c in found.columns)
+    if path.suffix in (".sav", ".dta"):
+        import pyreadstat
+
+        own, _ = (pyreadstat.read_sav if path.suffix == ".sav" else pyreadstat.read_dta)(str(path))
+        same = [own.shape == found.shape]
+        for (_, column), cells in zip(own.items(), found.columns, strict=True):
+            if column.dtype.kind in "fiu" and all(isinstance(cell, (int, float)) for cell in cells.drop_null().to_pylist()):
+                same.append(np.array_equal(column.to_numpy(float), cells.to_numpy().astype(float), equal_nan=True))
+        return all(same)
+    if path.suffix in (".csv", ".tsv", ".xz"):
         from pyarrow import csv
 
+        from unfade.io.guise import read_text
         from unfade.io.tables import NULLS, codes_in
 
+        guise, text = read_text(path)
+
         def read(**types):
-            options = csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True, column_types=types)
-            return csv.read_csv(path, convert_options=options)
+            options = csv.ConvertOptions(
+                null_values=NULLS, strings_can_be_null=True, column_types=types, decimal_point=guise.decimal
+            )
+            lines = csv.ParseOptions(delimiter=guise.sep)
+            return csv.read_csv(io.BytesIO(text), convert_options=options, parse_options=lines)
 
         own = read()
         if len(set(own.column_names)) == len(own.column_names):  # codes of many digits are text, as is documented

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -105,7 +106,7 @@ def bad(tmp_path, csv, what):
         "images to csv": ([tmp_path / "images.npy", *out], "not to 'out.csv'"),
         "same file": ([csv, *out, "--draws-to", tmp_path / "out.csv"], "different files"),
         "no folder": ([csv, "-o", tmp_path / "no" / "out.csv"], "does not exist"),
-        "wrong ending": ([csv, "-o", tmp_path / "out.xlsx"], "ends in"),
+        "wrong ending": ([csv, "-o", tmp_path / "out.ods"], "ends in"),
         "wrong method": ([csv, *out, "--method", "magic"], "method must be"),
     }[what]
 
@@ -258,15 +259,17 @@ def test_codes_are_no_numbers(tmp_path):
     assert Source.open(tmp_path / "t.csv").schema == read_table(tmp_path / "t.csv").schema
 
 
-def test_text_that_is_not_utf8_is_said(tmp_path):
-    (tmp_path / "t.csv").write_bytes("town,x\nZürich,1\n".encode("latin-1"))
+def test_text_that_is_not_utf8_is_read_as_western_european_with_a_note(tmp_path):
+    raw = "town,größe\n" + "".join(f"{'Zürich' if i % 2 else 'Köln'},{(i % 5 and i / 8) or ''}\n" for i in range(40))
+    (tmp_path / "t.csv").write_bytes(raw.encode("latin-1"))
     said = run("recover", tmp_path / "t.csv", "-o", tmp_path / "o.csv", *FAST)
+    assert said.exit_code == 0
+    assert "note: " in said.stderr
+    assert "is not encoded as UTF-8: it is read as cp1252" in said.stderr
+    assert (tmp_path / "o.csv").read_bytes().startswith(raw.encode("latin-1")[:11])
+    said = run("recover", tmp_path / "t.csv", "-o", tmp_path / "o.csv", "--encoding", "utf-8", *FAST)
     assert said.exit_code == 3
-    assert "not encoded as UTF-8: see column 'town'" in said.output
-    (tmp_path / "t.csv").write_bytes("größe,x\n5,1\n".encode("latin-1"))
-    assert (
-        "t.csv is not encoded as UTF-8. Save" in run("recover", tmp_path / "t.csv", "-o", tmp_path / "o.csv", *FAST).output
-    )
+    assert "is not encoded as UTF-8" in said.output
 
 
 def test_names_that_are_numbers_from_0_are_a_header(tmp_path):
@@ -454,3 +457,49 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(csv, tmp_path):
     assert not (tmp_path / "out.csv").exists()
     for said in ("data: ", "noise: none", "method: tae", "training: 30 steps", "time: training takes at most about"):
         assert said in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--sep", "ab"], "sep must be one character"),
+        (["--decimal", ";"], "decimal must be"),
+        (["--encoding", "klingon"], "'klingon' is not known"),
+        (["--sheet", "one"], "--sheet (sheet=) is for workbooks"),
+        (["--applicable", "y"], "--applicable takes"),
+        (["--applicable", "y=__import__('os')"], "functions in an expression"),
+        (["--derived", "y=nothing + 1"], "no column"),
+        (["--sum", "y=x"], "at least two"),
+        (["--order", "x < y"], "order takes"),
+        (["--noise", "x=5 percent"], "--noise takes"),
+        (["--noise", "x=-5%"], "--noise takes"),
+        (["--where", "nowhere.csv"], "none"),
+        (["--draws-format", "mice"], "--draws-format is the form of --draws-to"),
+        (["--draws-to", "d.csv", "--draws-format", "sas"], "got 'sas'"),
+        (["--query", "SELECT 1"], "--query reads from a database"),
+        (["--missing", "nothing=-99"], "do not exist"),
+    ],
+)
+def test_bad_options_of_files_and_constraints_leave_nothing_behind(tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    lines = [f"{x:.3f},{'' if i % 5 == 0 else f'{x + 1:.3f}'}" for i, x in enumerate(rng.normal(size=40))]
+    Path("t.csv").write_text("\n".join(["x,y", *lines]) + "\n")
+    done = CliRunner().invoke(
+        cli.app, ["recover", "t.csv", "-o", "out.csv", "--max-steps", "5", "--n-members", "1", *options]
+    )
+    assert done.exit_code == 3, done.output
+    assert message in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"t.csv"}
+
+
+def test_draws_for_r_are_two_tables(tmp_path):
+    table = "x,y\n" + "".join(f"{i / 7},{'' if i % 5 == 0 else i}\n" for i in range(40))
+    (tmp_path / "t.csv").write_text(table)
+    command = ["recover", str(tmp_path / "t.csv"), "-o", str(tmp_path / "o.csv"), "--max-steps", "5", "--n-members", "1"]
+    command += ["--draws-to", str(tmp_path / "long.csv"), "--draws-format", "mice", "--draws", "2"]
+    assert CliRunner().invoke(cli.app, command).exit_code == 0
+    long, where = read_table(tmp_path / "long.csv"), read_table(tmp_path / "long.where.csv")
+    assert long.column_names == [".imp", ".id", "x", "y"]
+    assert long.num_rows == 120
+    assert where["y"].to_pylist() == [i % 5 == 0 for i in range(40)]

@@ -92,7 +92,7 @@ def test_draws_are_in_the_text_of_the_file(tmp_path):
     table = read_table(path)
     CsvText(path, table).write_draws([table, filled(table)], tmp_path / "draws.csv")
     written = (tmp_path / "draws.csv").read_bytes()
-    assert written.startswith(b"draw,row,n,whole,on,day,at,word\r\n0,0,35.0,+1,TRUE,")
+    assert written.startswith(b"\xef\xbb\xbfdraw,row,n,whole,on,day,at,word\r\n0,0,35.0,+1,TRUE,")
     assert b'\r\n1,2,7.123,007x,TRUE,2024-01-02,2024-01-01T11:00Z,5" pipe\r\n' in written
     assert len(read_table(tmp_path / "draws.csv")) == 8
 

@@ -14,11 +14,14 @@ import unfade
 
 SOURCE = Path(unfade.__file__).parent
 PUBLIC = {  # module: public names that a user calls; None: all of them
-    "corruption.masks": None, "corruption.mixed": None, "corruption.noise": None, "downstream": None, "engines": None,
+    "corruption.masks": None, "corruption.mixed": None, "corruption.noise": None, "engines": None,
+    "downstream.pooling": None, "downstream.propagation": None, "downstream.wald": None, "diagnostics.judged": None,
     "engines.dask": None, "engines.ray": None, "engines.spark": None, "inference.draws": ("Draws",),
     "inference.fitted_model": None, "io.image_files": ("Unmeasured", "read_frame", "write_frame"), "io.images": None,
     "io.large_tables": None, "metrics": None, "pipeline": None, "streaming.images": None,
     "streaming": ("fit_stream", "parse_memory", "recover_stream"),
+    "diagnostics.plots": None,
+    "diagnostics.imputation_score": ("ColumnScore", "ImputationScore", "score", "as_imputer", "sample_crps"),
     "diagnostics.coverage": None, "diagnostics.images": ("write_gallery",),
     "diagnostics.missingness": None, "diagnostics.report": None,
     "diagnostics.checks": ("Diagnosis", "Verdict", "diagnose"),
@@ -148,9 +151,9 @@ VERBS = """
     Compare Compile Compute Condition Convert Copy Count Decide Decode Delete Describe Disable Do Double Draw Drop
     Embed Empty Encode End Escape Estimate Explain Fill Find Finish Fit Flush Follow Format Give Group Hash Hide Hold
     Import Infer Initialise Iterate Join Judge Keep Leave Let List Load Lock Look Lower Make Map Match Maximise Move
-    Multiply Name Open Parse Predict Print Put Raise Read Recommend Record Recover Reduce Refuse Remove Repeat Replace
-    Reproduce Reserve Restore Restrict Return Round Run Scale Score Seed Select Send Serve Set Shift Shorten Show
-    Simulate Split Stack Start Sum Take Train Translate Update Wait Warn Wrap Write
+    Multiply Name Open Parse Plot Predict Print Put Raise Rank Read Recommend Record Recover Reduce Refuse Remove Repeat
+    Replace Reproduce Reserve Restore Restrict Return Round Run Scale Score Seed Select Send Serve Set Shift Shorten Show
+    Simulate Split Stack Start Sum Take Test Train Translate Update Wait Warn Wrap Write
 """
 FILES = [path for path in sorted(SOURCE.rglob("*.py")) if not path.relative_to(SOURCE).as_posix().startswith(LATER)]
 

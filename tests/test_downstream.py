@@ -14,7 +14,17 @@ from sklearn.model_selection import ShuffleSplit
 
 from unfade import Recoverer
 from unfade.data.containers import open_container
-from unfade.downstream import Predictions, cross_propagate, pool, propagate, tipping_points
+from unfade.downstream import (
+    Predictions,
+    cross_propagate,
+    d1,
+    d2,
+    d3,
+    pool,
+    pool_predictions,
+    propagate,
+    tipping_points,
+)
 from unfade.errors import InvalidData
 from unfade.inference.draws import Draws
 
@@ -194,3 +204,107 @@ def test_shifts_move_only_what_was_missing():
     assert table[1][1].estimate - table[0][1].estimate == pytest.approx(1.0)
     with pytest.raises(InvalidData, match="no column 'c'"):
         draws.shifted({"c": 1.0})
+
+
+def test_results_of_other_libraries_are_pooled():
+    from lifelines import CoxPHFitter
+    from linearmodels.iv import IV2SLS
+
+    rng = np.random.default_rng(0)
+    frames = [pd.DataFrame({"a": rng.normal(size=80), "b": rng.normal(size=80)}) for _ in range(4)]
+    frames = [frame.assign(y=frame["a"] + rng.normal(size=80)) for frame in frames]
+    lines = [IV2SLS(f["y"], f[["a", "b"]], None, None).fit(cov_type="unadjusted") for f in frames]
+    pooled = pool(lines)
+    assert pooled.names == ("a", "b")
+    same = pool([(fit.params.to_numpy(), fit.cov.to_numpy()) for fit in lines], df=lines[0].df_resid)
+    assert np.allclose(pooled.df, same.df)
+    assert np.allclose(pooled.covariance, same.covariance)
+    times = [f.assign(time=np.exp(f.y), seen=1) for f in frames]
+    cox = [CoxPHFitter().fit(f[["a", "b", "time", "seen"]], "time", "seen") for f in times]
+    pooled = pool(cox)
+    assert np.allclose(pooled.estimate, np.mean([fit.params_ for fit in cox], 0))
+    assert np.allclose(pooled.within, np.mean([fit.variance_matrix_ for fit in cox], 0))
+
+
+def test_tables_of_coefficients_are_pooled_in_any_order():
+    tidy = pd.DataFrame({"term": ["a", "b"], "estimate": [1.0, 2.0], "std.error": [0.5, 0.1]})
+    turned = tidy.iloc[::-1].assign(estimate=[2.2, 1.4])
+    wanted = pool([(np.array([1.0, 2.0]), np.array([0.25, 0.01])), (np.array([1.4, 2.2]), np.array([0.25, 0.01]))])
+    triples = [("b", 2.2, 0.1), ("a", 1.4, 0.5)]
+    for second in (turned, pl.from_pandas(turned), pa.Table.from_pandas(turned), triples):
+        found = pool([tidy, second])
+        assert found.names == ("a", "b")
+        assert np.allclose(found.std_error, wanted.std_error)
+    with pytest.raises(InvalidData, match=r"term, estimate and std\.error"):
+        pool([tidy, tidy.rename(columns={"estimate": "x"})])
+
+
+def test_degrees_of_freedom_have_no_floor_for_the_share_of_missing_information():
+    """As in mice 3.19; mice 3.15 takes at least 0.0001."""
+    pooled = pool([(1.0, 1.0), (1.0 + 1e-4, 1.0)], df=50.0)
+    lambda_ = 1.5 * np.var([0, 1e-4], ddof=1) / (1 + 1.5 * np.var([0, 1e-4], ddof=1))
+    old, observed = 1 / lambda_**2, 51 / 53 * 50 * (1 - lambda_)
+    assert pooled.df[0] == pytest.approx(old * observed / (old + observed), rel=1e-12)
+    same = pool([(1.0, 1.0), (1.0, 1.0)], df=50.0)
+    assert same.df[0] == pytest.approx(51 / 53 * 50)
+    assert np.isinf(pool([(1.0, 1.0), (1.0, 1.0)]).df[0])
+
+
+def test_d1_of_one_coefficient_is_its_own_test_and_of_equal_fits_that_of_complete_data():
+    fits = [(np.array([1.0 + 0.1 * i]), np.array([[0.3]])) for i in range(5)]
+    pooled = pool(fits)
+    found = d1(fits)
+    assert found.statistic == pytest.approx((pooled.estimate / pooled.std_error)[0] ** 2)
+    rng = np.random.default_rng(0)
+    covariance = np.cov(rng.normal(size=(3, 50)))
+    estimate = rng.normal(size=3)
+    same = d1([(estimate, covariance)] * 4)
+    assert same.statistic == pytest.approx(estimate @ np.linalg.solve(covariance, estimate) / 3)
+    assert same.riv == pytest.approx(0)
+
+
+@pytest.mark.parametrize("size", [0.05])
+def test_the_tests_keep_their_size_under_the_hypothesis(size):
+    """Outcome independent of two predictors, of which 30 % are drawn from their own distribution."""
+    import statsmodels.api as sm
+
+    rng, rejected = np.random.default_rng(0), []
+    for _ in range(200):
+        X, y = rng.normal(size=(80, 2)), rng.normal(size=80)
+        gone = rng.random(X.shape) < 0.3
+        fits = [sm.OLS(y, sm.add_constant(np.where(gone, rng.normal(size=X.shape), X))).fit() for _ in range(5)]
+        rejected.append(d1(fits, [1, 2]).p_value < size)
+    assert np.mean(rejected) == pytest.approx(size, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: d1([(1.0, 1.0)] * 3), "D1 needs covariances"),
+        (lambda: d1([(np.ones(2), np.eye(2)), (np.zeros(2), np.eye(2))] * 3, ["x"]), "no coefficient 'x'"),
+        (lambda: d1([(np.ones(2), np.eye(2)), (np.zeros(2), np.eye(2))] * 3, []), "at least one"),
+        (lambda: d2([1.0], 2), "at least 2 statistics"),
+        (lambda: d2([1.0, -1.0], 2), "at least 0"),
+        (lambda: d3([1, 2], [1]), "as many results"),
+        (lambda: d3([1, 2], [1, 2]), "log-likelihood"),
+        (lambda: pool_predictions([1, 2], None), "get_prediction"),
+        (lambda: pool([(1.0, 1.0), (1.1, 1.0)]).covariance, "variances only"),
+    ],
+)
+def test_what_cannot_be_tested_is_said(call, message):
+    with pytest.raises(InvalidData, match=message):
+        call()
+
+
+def test_predictions_have_the_models_own_error():
+    import statsmodels.api as sm
+
+    rng = np.random.default_rng(0)
+    X = [sm.add_constant(rng.normal(size=(60, 1))) for _ in range(5)]
+    fits = [sm.OLS(x @ [1.0, 2.0] + rng.normal(size=60), x).fit() for x in X]
+    at = np.array([[1.0, 0.0], [1.0, 3.0]])
+    mean, new = pool_predictions(fits, at), pool_predictions(fits, at, observations=True)
+    variances = np.mean([fit.get_prediction(at).se_mean ** 2 for fit in fits], 0)
+    between = np.var([fit.predict(at) for fit in fits], axis=0, ddof=1)
+    assert np.allclose(mean.std_error**2, variances + 1.2 * between)
+    assert (new.std_error > mean.std_error + 0.3).all()

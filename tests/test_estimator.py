@@ -75,7 +75,7 @@ def test_noise_by_name_is_of_those_columns_alone(tmp_path):
     assert np.allclose(Recoverer.load(tmp_path / "m").noise_, rec.noise_)
     with pytest.raises(InvalidData, match="noise names 'hum', which is no column"):
         quick(noise={"hum": 1.0}).fit(frame)
-    with pytest.raises(InvalidData, match="must be a number or 'learn'"):
+    with pytest.raises(InvalidData, match="must be a number, '5 %'"):
         quick(noise={"temp": "much"}).fit(frame)
     with pytest.raises(InvalidData, match="noise names 'side', which holds no numbers"):
         quick(noise={"side": 0.5}).fit(frame.assign(side=np.where(np.arange(len(frame)) % 2, "left", "right")))

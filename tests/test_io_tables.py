@@ -33,11 +33,16 @@ def test_the_usual_words_for_missing_are_read(tmp_path):
         ("header.csv", b"x,y\n", "no rows"),
         ("double.csv", b"x,x\n1,2\n", "'x' more than once"),
         ("bare.csv", b"1.5,2,\n3,4,5\n", "has no header"),
-        ("semicolon.csv", b"x;y\n1;2\n", "Expected commas"),
+        ("bytes.csv", bytes(range(256)), "Give its encoding"),
         ("broken.parquet", b"PAR1 nonsense", "Cannot read"),
         ("broken.feather", b"nonsense", "Cannot read"),
         ("broken.npy", b"nonsense", "Cannot read"),
-        ("table.xlsx", b"x", "expected a name that ends in"),
+        ("table.xlsx", b"x", "Expected a valid .xlsx file"),
+        ("table.sav", b"x", "Expected a valid .sav file"),
+        ("table.dta", b"x", "Expected a valid .dta file"),
+        ("table.sas7bdat", b"x", "Expected a valid .sas7bdat file"),
+        ("table.csv.gz", b"x", "Expected a whole, valid .gz file"),
+        ("table.ods", b"x", "expected a name that ends in"),
     ],
 )
 def test_bad_files_are_refused_by_name(tmp_path, name, content, message):

@@ -36,11 +36,12 @@ def test_every_option_is_in_the_table(command):
 @pytest.mark.parametrize("name", sorted(RULES))
 def test_every_rule_lets_the_option_work_somewhere_and_names_it_elsewhere(name):
     places = [
-        Asked(frozenset({name, *beside}), data, folder, False, piped)
+        Asked(frozenset({name, *beside}), data, folder, False, piped, database)
         for beside in ((), ("draws_to",), ("checkpoint",), ("model",), ("std_to",))
         for data in ("table", "array", "images")
         for folder in (False, True)
         for piped in (False, True)
+        for database in (False, True)
     ]
     outcomes = [rule.works(place) for rule in RULES[name] for place in places]
     assert True in outcomes

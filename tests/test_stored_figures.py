@@ -104,6 +104,24 @@ def table_1(score: str, lim: int, spread: bool = True) -> Source:
     return source
 
 
+def real_holes(row: str, column: str, place: int) -> list[float | None] | None:
+    found = stored("results/real_holes.json")
+    names = {name.split("/")[0] for name in found}
+    methods = ("column draws", "IterativeImputer", "mice pmm", "mice cart", "unfade")
+    if not row.startswith("mean rank"):
+        return [found[f"{row}/score/0/{column}"]["score"]]
+    scores = [[found.get(f"{name}/score/0/{method}", {}).get("score", np.nan) for method in methods] for name in names]
+    whole = np.array([each for each in scores if np.isfinite(each).all()])
+    assert row == f"mean rank ({len(whole)} tables)"
+    return [float((whole.argsort(1).argsort(1) + 1).mean(0)[methods.index(column)])]
+
+
+def held_constraints(row: str, column: str, place: int) -> list[float | None] | None:
+    name, score = row.split()[0], ("consistent", "CRPS")[place - 1]
+    mean = np.mean([stored("results/constraints.json")[f"selfreport/a fifth hidden/{s}/{name}"][score] for s in (0, 1)])
+    return [float(mean) * (100 if place == 1 else 1)]
+
+
 def to_the_letter(row: str, column: str, place: int) -> list[float | None] | None:
     way, score = ("MVAE", "TAE as printed")[place > 4], ("ELBO", "energy score", "CRPS", "coverage")[(place - 1) % 4]
     data, share = row.split(", ")
@@ -165,6 +183,8 @@ def noise_by_column(row: str, column: str, place: int) -> list[float | None] | N
 SOURCES: dict[str, Source] = {
     "scoreboard.md: table, setting": ten_tables,
     "research.md: R2 of clean columns": noise_by_column,
+    "tables.md: table | column draws": real_holes,
+    "tables.md: draws | consistent rows": held_constraints,
     "wide.md: energy score, plain draws": wide("energy score"),
     "wide.md: energy score, resampled draws": wide("energy score"),
     "wide.md: CRPS, plain draws": wide("CRPS"),

@@ -19,6 +19,7 @@ from pyarrow import csv, parquet
 
 from unfade import DataNotice, InvalidData, InvalidFile, Recoverer, UnfadeError
 from unfade.io import large_tables as sources
+from unfade.io.guise import Guise
 from unfade.io.tables import read_table, write_table
 from unfade.streaming import fit as sampling
 from unfade.streaming import fit_stream, parse_memory, recover_stream
@@ -294,8 +295,8 @@ def test_csv_has_the_types_of_the_whole_file(tmp_path, monkeypatch, ending):
     })  # fmt: skip
     write_table(table, tmp_path / f"t{ending}")
     opened = sources._open_csv
-    monkeypatch.setattr(csv, "ReadOptions", lambda block_size, kind=csv.ReadOptions: kind(block_size=1000))
-    assert opened(tmp_path / f"t{ending}").schema.types[0] == pa.int64()  # what the streaming reader alone finds
+    monkeypatch.setattr(csv, "ReadOptions", lambda block_size, kind=csv.ReadOptions, **more: kind(block_size=1000, **more))
+    assert opened(tmp_path / f"t{ending}", Guise()).schema.types[0] == pa.int64()  # what the streaming reader alone finds
     whole = read_table(tmp_path / f"t{ending}")
     assert sources.Source.open(tmp_path / f"t{ending}").schema.equals(whole.schema)
     with pytest.warns(DataNotice, match="Only one value"), pytest.warns(DataNotice, match="numbers or dates but for 'x'"):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unfade.corruption.noise import GaussianNoise
     from unfade.data.observations import Observations, as_observations
+    from unfade.diagnostics.imputation_score import score
+    from unfade.downstream import fit_pooled, pool
     from unfade.errors import DataNotice, InvalidData, InvalidFile, TrainingFailed, UnfadeError
     from unfade.estimator import Recoverer
     from unfade.inference.draws import Draws
@@ -33,11 +35,16 @@ __all__ = [
     "TrainingFailed",
     "UnfadeError",
     "as_observations",
+    "fit_pooled",
+    "pool",
+    "score",
 ]
 _MODULES = {  # loaded when one of their names is asked for: torch takes seconds
     "models.architectures": ("Architecture", "ConvArchitecture", "FlowArchitecture"),
     "corruption.noise": ("GaussianNoise",),
     "inference.draws": ("Draws",),
+    "diagnostics.imputation_score": ("score",),
+    "downstream": ("fit_pooled", "pool"),
     "errors": ("DataNotice", "InvalidData", "InvalidFile", "TrainingFailed", "UnfadeError"),
     "estimator": ("Recoverer",),
     "data.observations": ("Observations", "as_observations"),

@@ -10,9 +10,10 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unfade.data.columns import Missing
+from unfade.data.constraints import Applicable, Derived, Order, Sums
 from unfade.data.dataset import Dataset, read
 from unfade.data.options import Bounds
-from unfade.diagnostics import checks, comparison, predictions, report
+from unfade.diagnostics.judged import Judged
 from unfade.errors import InvalidData
 from unfade.inference.draws import Draws
 from unfade.inference.fit import fit, plan_for, read_to_fit
@@ -27,7 +28,7 @@ from unfade.training.checkpoints import Checkpoint
 from unfade.training.loop import OnStep, TrainingConfig
 
 
-class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class Recoverer(FittedAttributes, Judged, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Recover clean data from incomplete, noisy observations, as a distribution.
 
     Parameters
@@ -47,8 +48,8 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         Kinds of columns of a frame by name, where they are inferred wrongly: "continuous", "integer", "boolean", "date",
         "time", "duration", "ordinal", "category", or "passthrough" (returned unchanged and not used).
     missing : list or dict or None
-        Values of a frame that stand for missing ones, in all columns or per column: ``[-99, "refused"]``,
-        ``{"age": [-99]}``. Null and NaN are always missing; blank cells and a single point in text that holds numbers.
+        Values that stand for missing ones, in all columns or per column: ``[-99, "refused"]``, ``{"age": [-99]}``. Null
+        and NaN are always missing; blank cells and a single point in text that holds numbers.
     fill : {"mean", "median", "draw"}
         How `transform` fills a missing cell. In frames mean and median are rounded to a value that the column can hold;
         in categories and booleans they are the most frequent draw.
@@ -59,6 +60,15 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
     detection_limits : dict or None
         Detection limits of columns: with ``{"lead": ("<", 0.5)}`` values up to 0.5 are left-censored, known only to lie
         below it. In frames, cells such as ``<0.5`` are censored without it.
+    applicable : dict or None
+        Conditions under which a column has a value, ``{"age_moved": "moved == 1"}`` (skip logic): where false, in the data
+        or in a draw, its cell stays empty. Columns of arrays are called x0, x1, ...
+    derived : dict or None
+        Columns that are computed from others, exactly in every draw: ``{"bmi": "wgt / (hgt / 100) ** 2"}``.
+    sums : dict or None
+        Totals and their parts: ``{"total": ["a", "b", "c"]}``.
+    order : list or None
+        Columns of which none is larger than the next: ``["low <= mid <= high"]``.
     scaling : {"auto", "variance", "interval", "joint-variance", "joint-interval"} or None
         Map of entries to model space: per column, or jointly if all share a unit (images). "auto": by variance, jointly
         for convolutional networks.
@@ -112,6 +122,8 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         noise: Any = None, corruption: Any = None, kinds: dict[str, str] | None = None, missing: Missing | None = None,
         fill: str = "mean",
         bounds: Bounds | None = None, detection_limits: dict[Any, tuple[str, float]] | None = None,
+        applicable: Applicable | None = None, derived: Derived | None = None, sums: Sums | None = None,
+        order: Order | None = None,
         scaling: str | None = "auto", network: str = "auto", n_members: int | str = "auto", calibrate: bool = True,
         n_candidates: int | str = "auto", max_steps: int | None = None, max_seconds: float | None = None,
         architecture: AnyArchitecture | None = None, training: TrainingConfig | None = None,
@@ -125,6 +137,10 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         self.fill = fill
         self.bounds = bounds
         self.detection_limits = detection_limits
+        self.applicable = applicable
+        self.derived = derived
+        self.sums = sums
+        self.order = order
         self.scaling = scaling
         self.network = network
         self.n_members = n_members
@@ -186,19 +202,20 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         parameters = self.parameters()
         return plan_for(parameters, read_to_fit(parameters, X))
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any, *, where: Any = None) -> Any:
         """Fill and clean data as `fill` says, by default by the posterior mean.
 
         Parameters
         ----------
         X : array, tensor or frame, (samples, *event)
+        where : mask or None, (samples, *event)
+            Missing cells that may be filled; the others stay empty. None: all.
 
         Returns
         -------
         array, tensor or frame, (samples, *event)
         """
-        data = self._read(X)
-        return self.model_.transform(data)
+        return self.model_.transform(self._read(X), where=where)
 
     @takes_old_names
     def sample(
@@ -210,6 +227,7 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         seed: int | None = None,
         row_ids: Sequence[int] | None = None,
         out: np.ndarray | None = None,
+        where: Any = None,
     ) -> Draws:
         """Draw clean data.
 
@@ -226,83 +244,17 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         row_ids : sequence of int or None, (samples,)
         out : ndarray, (n_draws, *X.shape), or None
             An array or memory map to write the draws into.
+        where : mask or None, (samples, *event)
+            Missing cells that may be filled; the others stay empty. None: all.
 
         Returns
         -------
         Draws
         """
         data = self._read(X)
-        return self.model_.sample(data, n_draws, n_candidates=n_candidates, seed=seed, row_ids=row_ids, out=out)
-
-    def diagnose(self, X: Any) -> checks.Diagnosis:
-        """Judge without the truth how far to trust a recovery; print the result.
-
-        Parameters
-        ----------
-        X : the data of the fit
-
-        Returns
-        -------
-        Diagnosis
-        """
-        check_is_fitted(self)
-        return checks.diagnose(self.model_, X)
-
-    def report(self, path: str | os.PathLike[str], X: Any, draws: Draws | None = None) -> None:
-        """Write the diagnosis with pictures as one HTML file that needs no network.
-
-        Parameters
-        ----------
-        path : path
-        X : the data of the fit
-        draws : Draws of X, or None
-        """
-        check_is_fitted(self)
-        report.write_report(self.model_, X, path, draws)
-
-    def compare(self, X: Any, n_draws: int = 50) -> comparison.Comparison:
-        """Fit again with some observed cells hidden, and compare their prediction with simple methods; print the result.
-
-        Parameters
-        ----------
-        X : array, tensor or frame, (samples, *event)
-        n_draws : int
-
-        Returns
-        -------
-        Comparison
-        """
-        seed = self._fitted.seed if hasattr(self, "_fitted") else 0
-        return comparison.compare(self.parameters(), X, n_draws=n_draws, seed=seed)
-
-    def outliers(self, X: Any, most: int = 20) -> list[predictions.Outlier]:
-        """List the observed cells that the rest of their row predicts worst, the most distant first.
-
-        Parameters
-        ----------
-        X : array, tensor or frame, (samples, *event)
-        most : int
-
-        Returns
-        -------
-        list of Outlier
-        """
-        check_is_fitted(self)
-        return predictions.outliers(self.model_, X, most, seed=self.seed_)
-
-    def noise_report(self, X: Any) -> list[predictions.ColumnNoise]:
-        """Estimate the noise level of each column of numbers, with an interval, and whether the data identify it.
-
-        Parameters
-        ----------
-        X : array, tensor or frame, (samples, *event)
-
-        Returns
-        -------
-        list of ColumnNoise
-        """
-        check_is_fitted(self)
-        return predictions.noise_report(self.model_, X, seed=self.seed_)
+        return self.model_.sample(
+            data, n_draws, n_candidates=n_candidates, seed=seed, row_ids=row_ids, out=out, where=where
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as one file (safetensors and JSON), whole or not at all.
@@ -369,7 +321,7 @@ class Recoverer(FittedAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEs
         """Read data like those of the fit, with scikit-learn's own check of arrays."""
         check_is_fitted(self)
         model = self.model_
-        if model.columns is None or not hasattr(X, "columns"):
+        if model.columns is None or not (hasattr(type(X), "columns") or hasattr(X, "columns")):
             self._record(read(X, model.columns, detection_limits=self.detection_limits), reset=False)
         return model.read(X)
 

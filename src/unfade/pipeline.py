@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from unfade.data.dataset import Dataset, read
+from unfade.data.dataset import Dataset
 from unfade.data.options import warn_passthrough_with_missing, without_extremes
 from unfade.errors import DataNotice
 from unfade.inference.draws import Draws
@@ -125,7 +125,7 @@ def read_to_recover(parameters: Parameters, X: Any) -> Dataset:
     -------
     Dataset
     """
-    return read(X, None, parameters.kinds, parameters.missing, parameters.detection_limits)
+    return parameters.read(X)
 
 
 def nothing_to_recover(parameters: Parameters, data: Dataset) -> bool:

@@ -23,6 +23,7 @@ from unfade.diagnostics.checks import Diagnosis, diagnose
 from unfade.errors import DataNotice, InvalidData, UnfadeError
 from unfade.estimator import Recoverer
 from unfade.inference.draws import Draws
+from unfade.io.originals import write_result
 from unfade.io.tables import column_names, count_missing, long_table, write_table
 from unfade.pipeline import Block, Recovered, nothing_to_recover, read_to_recover, recover
 from unfade.training.loop import Progress
@@ -294,10 +295,7 @@ class Worker(threading.Thread):
     def _write_clean(self, clean: Any) -> Path:
         """Write the clean data into a folder of their own."""
         path = Path(tempfile.mkdtemp(prefix="result-", dir=self.folder.path)) / f"clean{self.loaded.ending}"
-        if self.loaded.text is None:
-            write_table(clean, path)
-        else:
-            self.loaded.text.write(clean, path, self.settings.noise is None)
+        write_result(clean, path, self.loaded.original, self.settings.noise is None)
         return path
 
     def _write_draws(self, draws: Draws, path: Path) -> Path:

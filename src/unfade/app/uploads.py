@@ -11,11 +11,14 @@ import numpy as np
 
 from unfade.data.containers import open_container
 from unfade.errors import InvalidFile, UnfadeError
-from unfade.io.csv_text import CsvText, is_csv
+from unfade.io.guise import PACKED, TEXT
 from unfade.io.image_files import Unmeasured
 from unfade.io.images import read_data
+from unfade.io.originals import Original, original_of
+from unfade.io.statistical import ENDINGS as STATISTICAL
 
-ENDINGS = (".csv", ".csv.gz", ".parquet", ".feather", ".npy", ".npz")
+_TEXT = tuple(f"{kind}{packed}" for kind in TEXT for packed in ("", *PACKED))
+ENDINGS = (*_TEXT, ".parquet", ".feather", ".xlsx", *STATISTICAL[:-1], ".npy", ".npz")  # those that can be written too
 GAPS = 96
 IMAGES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".zip")
 
@@ -46,7 +49,7 @@ class ColumnFacts:
 class Loaded:
     """A file that was read. columns: of a table; empty for images, which have a rule by which pixels are missing.
 
-    marks: values that stand for missing, apart from empty cells; text: of a CSV file.
+    marks: values that stand for missing, apart from empty cells; original: the file, for results in its own guise.
     """
 
     name: str
@@ -57,7 +60,7 @@ class Loaded:
     missing: int
     rule: Unmeasured | None = None
     marks: tuple[str, ...] = ()
-    text: CsvText | None = None
+    original: Original | None = None
 
     @property
     def rows(self) -> int:
@@ -97,8 +100,7 @@ def load(name: str, content: bytes | memoryview, folder: Path) -> Loaded:
     path.write_bytes(content)
     try:
         table, rule = read_data(path)
-        text = CsvText(path, table) if is_csv(path) else None
-        return replace(_described(name, ending, table), rule=rule, text=text)
+        return replace(_described(name, ending, table), rule=rule, original=original_of(path, table))
     except UnfadeError as error:
         raise InvalidFile(one_line(error).replace(str(path), name)) from None
     except MemoryError:

@@ -19,6 +19,7 @@ import typer
 from unfade import __version__
 from unfade.cli.option_rules import Asked, check, option_name
 from unfade.cli.options import (
+    Applicable,
     AsJson,
     Bounds,
     Candidates,
@@ -27,19 +28,26 @@ from unfade.cli.options import (
     DataFolder,
     DataSets,
     Debug,
+    Decimal,
+    Derived,
     DetectionLimits,
     Device,
+    DrawsFormat,
     DrawsTo,
     DryRun,
+    Encoding,
     Experiment,
     ExperimentFolder,
     Fill,
     Floors,
     Gallery,
+    Imputer,
     InputData,
     Kinds,
     LearnNoise,
     Marks,
+    MaxColumns,
+    MaxRows,
     MaxSeconds,
     MaxSteps,
     Members,
@@ -50,8 +58,10 @@ from unfade.cli.options import (
     Network,
     Noise,
     NumberOfDraws,
+    Order,
     OutputData,
     PrintSettings,
+    Query,
     Quick,
     Quiet,
     Repeats,
@@ -59,12 +69,17 @@ from unfade.cli.options import (
     Resume,
     Save,
     Scale,
+    ScoreDraws,
     Seed,
+    Separator,
     Shares,
+    Sheet,
     StdTo,
     StepSchedule,
+    SumOf,
     Together,
     Ways,
+    Where,
 )  # fmt: skip
 from unfade.cli.output import Output
 from unfade.cli.parsing import fit_parameters
@@ -87,7 +102,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"token_normalize_func": _present_option},
 )
-_PATHS = ("data", "output", "draws_to", "std_to", "gallery", "report", "model", "save", "checkpoint")
+_PATHS = ("data", "output", "draws_to", "std_to", "gallery", "report", "model", "save", "checkpoint", "where")
 EXIT_UNEXPECTED, EXIT_DATA, EXIT_TRAINING, EXIT_INTERRUPTED = 1, 3, 4, 130
 
 
@@ -127,7 +142,7 @@ def _command(quiet: bool, as_json: bool, debug: bool) -> Iterator[Output]:
 @contextmanager
 def _files(out: Output, context: typer.Context) -> Iterator[tuple[Path, Path]]:
     """Give the files to read and to write, with pipes resolved; refuse options that have no effect first."""
-    from unfade.cli.pipes import DASH, is_piped, received, sent
+    from unfade.cli.pipes import DASH, is_database, is_piped, received, sent
     from unfade.io.images import are_frames
     from unfade.io.tables import ARRAYS
     from unfade.storage import check_name
@@ -137,6 +152,7 @@ def _files(out: Output, context: typer.Context) -> Iterator[tuple[Path, Path]]:
     given = {name for name in chosen if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}
     paths = {name: Path(chosen[name]) for name in _PATHS if chosen.get(name) is not None}
     data, output = paths["data"], paths.get("output", Path("nowhere.csv"))
+    database = is_database(data)
     for path in paths.values():
         check_name(path)
     for name in paths.keys() - {"data", "output"}:
@@ -144,12 +160,12 @@ def _files(out: Output, context: typer.Context) -> Iterator[tuple[Path, Path]]:
             raise InvalidData(
                 f"{option_name(name)} - is not a file: only DATA and -o may be pipes. Give the name of a file."
             )
-    with received(data) as source, sent(output) as target:
+    with received(data, chosen.get("query")) as source, sent(output) as target:
         out.named = {str(source): "standard input" if data == DASH else str(data), str(target): str(output)}
         out.result_piped = output == DASH
         kind = "images" if are_frames(source) else "array" if source.suffix.lower() in ARRAYS else "table"
         parts = kind != "images" and not target.suffix
-        for note in check(Asked(frozenset(given), kind, parts, is_piped(data), output == DASH)):
+        for note in check(Asked(frozenset(given), kind, parts, is_piped(data), output == DASH, database)):
             out.note(note)
         with working(not out.quiet, context.info_name or ""):
             yield source, target
@@ -180,9 +196,12 @@ def recover(
     save: Save = None, memory: Memory = "2GB", checkpoint: CheckpointFolder = None,
     checkpoint_every: CheckpointEvery = 60.0, resume: Resume = False, n_candidates: Candidates = None,
     dry_run: DryRun = False, seed: Seed = 0, max_steps: MaxSteps = None, max_seconds: MaxSeconds = None,
-    quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
+    applicable: Applicable = None, derived: Derived = None, sums: SumOf = None, order: Order = None, where: Where = None,
+    draws_format: DrawsFormat = None, sep: Separator = None, decimal: Decimal = None, encoding: Encoding = None,
+    sheet: Sheet = None, query: Query = None, quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Fill and clean a file: fit on it (or use a fitted model), and write the posterior mean, with draws if asked for."""
+    from unfade.io.guise import Layout
     from unfade.training.checkpoints import Checkpoint
 
     with _command(quiet, as_json, debug) as out, _files(out, context) as (data, output):
@@ -190,12 +209,12 @@ def recover(
             raise InvalidData(f"--draws must be at least 1, got {draws}.")
         parameters = fit_parameters(
             seed, method, noise, kinds, bounds, detection_limits, scaling, network, n_members, max_steps, max_seconds,
-            missing,
+            missing, applicable, derived, sums, order,
         )  # fmt: skip
         keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
         job = Recovery(
             out, data, output, parameters, seed, draws, draws_to, std_to, missing_value, gallery, report, model, save,
-            memory, keeper, resume, n_candidates, fill, dry_run,
+            memory, keeper, resume, n_candidates, fill, dry_run, Layout(sep, decimal, encoding, sheet), where, draws_format,
         )  # fmt: skip
         interrupted = job.run()
     if interrupted:
@@ -208,22 +227,25 @@ def diagnose(
     missing: Marks = None, bounds: Bounds = None, detection_limits: DetectionLimits = None, scaling: Scale = "auto",
     network: Network = "auto", n_members: Members = None, report: Report = None, model: Model = None, seed: Seed = 0,
     max_steps: MaxSteps = None, max_seconds: MaxSeconds = None, missing_value: MissingValue = None,
+    applicable: Applicable = None, derived: Derived = None, sums: SumOf = None, order: Order = None,
+    sep: Separator = None, decimal: Decimal = None, encoding: Encoding = None, sheet: Sheet = None, query: Query = None,
     quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Judge without the truth how far to trust a recovery: a verdict in words for each check."""
     from unfade.estimator import Recoverer
+    from unfade.io.guise import Layout
     from unfade.io.images import read_data
     from unfade.pipeline import nothing_to_recover, read_to_recover
 
     with _command(quiet, as_json, debug) as out, _files(out, context) as (data, _):
         if report is not None:
             check_report(report)
-        table, rule = read_data(data, missing_value)
+        table, rule = read_data(data, missing_value, Layout(sep, decimal, encoding, sheet))
         if rule is not None:
             out.say(f"{data}: {len(table)} images; pixels missing: {rule}")
         parameters = fit_parameters(
             seed, method, noise, kinds, bounds, detection_limits, scaling, network, n_members, max_steps, max_seconds,
-            missing,
+            missing, applicable, derived, sums, order,
         )  # fmt: skip
         if model is None and rule is None:
             table = read_to_recover(asked := Recoverer(**parameters).parameters(), table)
@@ -238,6 +260,32 @@ def diagnose(
         for verdict in verdicts:
             verdict["number"] = verdict["number"] if np.isfinite(verdict["number"]) else None
         out.result(level=found.level, verdicts=verdicts)
+
+
+@app.command("score")
+def score_imputers(
+    context: typer.Context, data: InputData, imputer: Imputer = None, score_draws: ScoreDraws = 20, max_rows: MaxRows = 500,
+    max_columns: MaxColumns = 10, noise: Noise = "none", kinds: Kinds = None, missing: Marks = None, seed: Seed = 0,
+    max_steps: MaxSteps = None, max_seconds: MaxSeconds = None, sep: Separator = None, decimal: Decimal = None,
+    encoding: Encoding = None, sheet: Sheet = None, query: Query = None, quiet: Quiet = False, as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:  # fmt: skip
+    """Rank imputers on the real holes of a table, without the truth, by the energy-I-Score."""
+    from unfade.cli.scoring import ranking
+    from unfade.io.guise import Layout
+    from unfade.io.tables import read_table
+
+    with _command(quiet, as_json, debug) as out, _files(out, context) as (data, _):
+        parameters = fit_parameters(
+            seed, noise=noise, kinds=kinds, missing=missing, max_steps=max_steps, max_seconds=max_seconds
+        )
+        table = read_table(data, Layout(sep, decimal, encoding, sheet))
+        names = imputer or ["unfade", "iterative", "columns"]
+        found = ranking(table, names, parameters, score_draws, max_rows, max_columns)
+        out.say("energy-I-Score, lower is better")
+        for name, each in found:
+            out.say(f"  {name:<10} {each.score:.4f}  ({len(each.columns)} columns)")
+        out.result(scores={name: asdict(each) for name, each in found})
 
 
 @app.command("app")

@@ -21,6 +21,7 @@ class Asked:
     folder: bool = False
     piped_in: bool = False
     piped_out: bool = False
+    database: bool = False
 
     def has(self, *names: str) -> bool:
         """Check whether one of these options was given."""
@@ -35,12 +36,26 @@ class Rule(NamedTuple):
     fatal: bool = True
 
 
+def option_name(parameter: str) -> str:
+    """Return the option of a parameter."""
+    names = {"kinds": "--kind", "detection_limits": "--detection-limit", "as_json": "--json", "sums": "--sum"}
+    return names.get(parameter, f"--{parameter.replace('_', '-')}")
+
+
 def _images(asked: Asked) -> bool:
     return asked.data == "images"
 
 
 def _no_model(asked: Asked) -> bool:
     return not asked.has("model")
+
+
+def _tables(name: str) -> Rule:
+    """Make the rule of an option that is for tables."""
+    return Rule(
+        lambda a: a.data == "table",
+        f"{option_name(name)} is for tables with column names: the data are an array or images.",
+    )
 
 
 _FITTED = Rule(_no_model, "No effect with --model, which is already fitted: {}.", fatal=False)
@@ -51,6 +66,10 @@ _FIT = [
     "missing",
     "bounds",
     "detection_limits",
+    "applicable",
+    "derived",
+    "sums",
+    "order",
     "scaling",
     "network",
     "n_members",
@@ -60,8 +79,20 @@ _FIT = [
 ALWAYS = frozenset(
     ("data", "model", "save", "n_candidates", "fill", "dry_run", "quiet", "debug")
 )  # options that have an effect wherever they can be given
+_TEXTUAL = ("sep", "decimal", "encoding")
+_CONSTRAINTS = ("applicable", "derived", "sums", "order")
 RULES: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(_FIT, (_FITTED,)),
+    **{name: (_tables(name), _FITTED) for name in _CONSTRAINTS},
+    **{name: (_tables(name),) for name in (*_TEXTUAL, "sheet")},
+    "where": (
+        _tables("where"),
+        Rule(lambda a: not a.folder, "--where needs the whole table in memory, unlike -o FOLDER: leave it out."),
+    ),
+    "draws_format": (
+        Rule(lambda a: a.has("draws_to") and not _images(a), "--draws-format is the form of --draws-to FILE of a table."),
+    ),
+    "query": (Rule(lambda a: a.database, "--query reads from a database: give DATA such as postgresql://host/name."),),
     "kinds": (
         Rule(lambda a: a.data == "table", "--kind is for tables with column names: the data are an array or images."),
         _FITTED,
@@ -136,10 +167,3 @@ def check(asked: Asked) -> list[str]:
                 raise InvalidData(rule.said)
             notes.setdefault(rule.said, []).append(option_name(name))
     return [said.format(", ".join(names)) for said, names in notes.items()]
-
-
-def option_name(parameter: str) -> str:
-    """Return the option of a parameter."""
-    return {"kinds": "--kind", "detection_limits": "--detection-limit", "as_json": "--json"}.get(
-        parameter, f"--{parameter.replace('_', '-')}"
-    )

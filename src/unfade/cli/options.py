@@ -10,7 +10,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object inst
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Noise = Annotated[
     str,
-    typer.Option(help="none, learn (per column), learn-shared, learn-by-value, infer, 0.3, or temp=0.5,hum=learn."),
+    typer.Option(
+        help="none, learn (per column), learn-shared, learn-by-value, infer, 0.3, '5 %' or temp=0.5,hum=learn,ph=5%."
+    ),
 ]
 Method = Annotated[str, typer.Option(help="tae, flow (slow without a GPU), mvae, miwae or tae-paper (500,000 steps).")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Kind of a column: zip=category or note=passthrough.")]
@@ -21,6 +23,34 @@ DetectionLimits = Annotated[
 Marks = Annotated[
     list[str] | None,
     typer.Option("--missing", help="Value that stands for missing ones: -99 (in all columns) or age=-99; may be repeated."),
+]
+Applicable = Annotated[
+    list[str] | None,
+    typer.Option(help="Condition under which a column has a value: 'age_moved=moved == 1'; else it stays empty."),
+]
+Derived = Annotated[
+    list[str] | None, typer.Option(help="Column computed from others, in every draw: 'bmi=wgt / (hgt / 100) ** 2'.")
+]
+SumOf = Annotated[list[str] | None, typer.Option("--sum", help="Total and its parts: 'total=a+b+c'.")]
+Order = Annotated[list[str] | None, typer.Option(help="Columns of which none is larger than the next: 'low<=mid<=high'.")]
+Where = Annotated[
+    Path | None,
+    typer.Option(help="Table of the same shape, 1 for missing cells that are filled, 0 for those that stay empty."),
+]
+Separator = Annotated[str | None, typer.Option(help="Separator of a text file: ';', tab, '|'; found where not given.")]
+Decimal = Annotated[str | None, typer.Option(help="Decimal mark of a text file, . or ,; found where not given.")]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of a text file: utf-8, cp1252, ...; found where not given.")]
+Sheet = Annotated[str | None, typer.Option(help="Sheet of a workbook; the first where not given.")]
+Imputer = Annotated[
+    list[str] | None,
+    typer.Option(help="What to score: unfade, iterative (scikit-learn's IterativeImputer) or columns; may be repeated."),
+]
+ScoreDraws = Annotated[int, typer.Option("--draws", min=2, help="Draws that each score is made of.")]
+MaxRows = Annotated[int, typer.Option(min=10, help="Observed cells of a column that are drawn again, at most.")]
+MaxColumns = Annotated[int, typer.Option(min=1, help="Columns that are scored, those with most missing cells.")]
+Query = Annotated[str | None, typer.Option(help="SQL query whose result is read, if DATA is a database: postgresql://...")]
+DrawsFormat = Annotated[
+    str | None, typer.Option(help="Form of --draws-to: unfade (columns draw, row), mice (R), stata or spss.")
 ]
 Fill = Annotated[
     str | None,
@@ -40,8 +70,8 @@ MissingValue = Annotated[
 InputData = Annotated[
     Path,
     typer.Argument(
-        help="Table (.csv, .parquet, .feather), array (.npy, .npz, .zarr), a folder of images, or - (CSV from standard "
-        "input)."
+        help="Table (.csv, .tsv, .txt, .xlsx, .sav, .dta, .parquet, .feather), array (.npy, .npz, .zarr), a folder of "
+        "images, a database (postgresql://...), or - (standard input)."
     ),
 ]
 OutputData = Annotated[

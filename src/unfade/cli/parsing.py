@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from unfade.data.options import percent
 from unfade.errors import InvalidData
 
 
@@ -19,6 +20,10 @@ def fit_parameters(
     max_steps: int | None = None,
     max_seconds: float | None = None,
     missing: list[str] | None = None,
+    applicable: list[str] | None = None,
+    derived: list[str] | None = None,
+    sums: list[str] | None = None,
+    order: list[str] | None = None,
 ) -> dict[str, Any]:
     """Convert options of the fit to parameters of Recoverer."""
     return {
@@ -28,6 +33,10 @@ def fit_parameters(
         "missing": parse_missing(missing or ()),
         "bounds": parse_bounds(bounds or ()),
         "detection_limits": dict(map(parse_detection_limit, detection_limits or ())) or None,
+        "applicable": dict(_named(text, "--applicable", "'age_moved=moved == 1'") for text in applicable or ()) or None,
+        "derived": dict(_named(text, "--derived", "'bmi=wgt / hgt ** 2'") for text in derived or ()) or None,
+        "sums": dict(map(parse_sum, sums or ())) or None,
+        "order": list(order or ()) or None,
         "scaling": None if scaling == "none" else scaling,
         "network": network,
         "n_members": n_members or "auto",
@@ -43,17 +52,33 @@ def parse_noise(text: str) -> Any:
         return None
     if text in ("learn", "learn-by-column", "learn-shared", "learn-by-value", "infer"):
         return text
+    if percent(text) is not None:
+        return text
     try:
         if "=" in text:
-            pairs = [_pair(part, "=", "--noise", "temp=0.5,hum=learn") for part in text.split(",")]
-            return {name: level if level == "learn" else float(level) for name, level in pairs}
+            pairs = [_pair(part, "=", "--noise", "temp=0.5,hum=learn,ph=5%") for part in text.split(",")]
+            return {n: level if level == "learn" or percent(level) is not None else float(level) for n, level in pairs}
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
         raise InvalidData(
             f"--noise takes none, learn, learn-shared, learn-by-value, numbers such as 0.3 or 0.1,0.2, or levels by column "
-            f"such as temp=0.5,hum=learn, got {text!r}."
+            f"such as temp=0.5,hum=learn,ph=5%, got {text!r}."
         ) from None
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def parse_sum(text: str) -> tuple[str, list[str]]:
+    """Parse a total and its parts."""
+    total, parts = _named(text, "--sum", "total=a+b+c")
+    return total, [part.strip().strip("`") for part in parts.split("+")]
+
+
+def _named(text: str, option: str, example: str) -> tuple[str, str]:
+    """Split an option at its first =, as expressions hold more."""
+    name, found, value = text.partition("=")
+    if not (found and name.strip() and value.strip()) or value.startswith("="):
+        raise InvalidData(f"{option} takes {example}, got {text!r}.")
+    return name.strip(), value.strip()
 
 
 def _pair(text: str, mark: str, option: str, example: str) -> tuple[str, str]:

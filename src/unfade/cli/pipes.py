@@ -1,6 +1,7 @@
-"""Pipes: `-` as CSV from standard input and to standard output, by a temporary file."""
+"""Pipes and databases: `-` as CSV from standard input and to standard output, and results of SQL, by a temporary file."""
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -18,9 +19,24 @@ def is_piped(path: Path) -> bool:
     return path == DASH or path.is_fifo()
 
 
+def is_database(data: Path) -> bool:
+    """Check whether data are named by the address of a database."""
+    return str(data).startswith(("postgresql:", "postgres:"))
+
+
 @contextmanager
-def received(data: Path) -> Iterator[Path]:
-    """Give the file to read: a copy of standard input (or a named pipe) as CSV, else `data` itself."""
+def received(data: Path, query: str | None = None) -> Iterator[Path]:
+    """Give the file to read: a copy of standard input (or a named pipe) as CSV, of a query's result, else `data` itself."""
+    if is_database(data):
+        from unfade.io.databases import read_query
+        from unfade.io.tables import write_table
+
+        address = re.sub(r"^(postgres(?:ql)?):/+", r"\1://", str(data))
+        with tempfile.TemporaryDirectory(prefix="unfade-") as folder:
+            path = Path(folder) / "query.parquet"
+            write_table(read_query(address, query), path)
+            yield path
+        return
     if not is_piped(data):
         yield data
         return

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ from unfade.errors import InvalidData
 if TYPE_CHECKING:
     from unfade.data.dataset import Dataset
     from unfade.estimator import Recoverer
+    from unfade.inference.draws import Draws
+    from unfade.io.guise import Layout
     from unfade.io.images import Frames
     from unfade.methods.parameters import Parameters
     from unfade.training.checkpoints import Checkpoint
@@ -47,6 +49,9 @@ class Recovery:
     n_candidates: int | None
     fill: str | None
     dry_run: bool = False
+    layout: Layout | None = None
+    where: Path | None = None
+    draws_format: str | None = None
 
     def run(self) -> bool:
         """Recover the file; return whether training was interrupted and its results so far were written."""
@@ -74,7 +79,7 @@ class Recovery:
         from unfade.pipeline import nothing_to_recover, read_to_recover
         from unfade.training.progress import in_words
 
-        parameters, (given, rule) = self._parameters(), read_data(self.data, self.missing_value)
+        parameters, (given, rule) = self._parameters(), read_data(self.data, self.missing_value, self.layout)
         if rule is None and nothing_to_recover(parameters, given := read_to_recover(parameters, given)):
             return self.out.result(plan=[], seconds=0.0)
         data = read_to_fit(parameters, given)
@@ -87,30 +92,33 @@ class Recovery:
         self.out.result(plan=str(plan).splitlines(), seconds=round(seconds, 1))
 
     def _table(self, started: float) -> bool:
-        from unfade.io.csv_text import CsvText, is_csv
+        from unfade.inference.hand_off import check_form
+        from unfade.io.originals import original_of, write_result
         from unfade.io.tables import column_names, read_table
         from unfade.pipeline import collect, nothing_to_recover, read_to_recover
 
+        check_form(self.draws_format or "unfade")
         self._check_paths()
-        table = read_table(self.data)
+        table = read_table(self.data, self.layout)
         self._check_fits(table)
-        text = CsvText(self.data, table) if is_csv(self.data) else None
+        original = original_of(self.data, table, self.layout)
         self._say_if_large(table)
         asked = self._parameters()
-        data = table if self.model else read_to_recover(asked, table)
+        where = None if self.where is None else read_table(self.where)
+        data = table if self.model else read_to_recover(asked, table).fill_only(where)
         if not (self.model or self.draws_to or self.save or self.report) and nothing_to_recover(asked, data):
             _leave_to_the_first()
-            _write(table, self.output, text)
+            write_result(table, self.output, original)
             self.out.result(rows=len(table), missing=0, left_missing=0, output=str(self.output))
             return False
         draws, then = self.draws or 20, (self.draws or 20) if self.draws_to else 0
         self._leave_time(started)
         rec = self._fitted(lambda rec: rec.fit(data, checkpoint=self.checkpoint, then_draw=then))
-        data, decimals = rec.model_.read(data), rec.noise is None
+        data, decimals = rec.model_.read(data, where if self.model else None), rec.noise is None
         found = collect(rec.model_, data, then, self.seed)
-        _write(found.clean, self.output, text, decimals)
+        write_result(found.clean, self.output, original, decimals)
         if found.draws is not None and self.draws_to is not None:
-            _write_draws(found.draws, self.draws_to, text, column_names(table), decimals)
+            self._write_draws(found.draws, original, column_names(table), decimals)
         if self.save is not None:
             rec.save(self.save)
         if self.report is not None:
@@ -118,13 +126,32 @@ class Recovery:
         self._say_table(data, found.clean, rec, draws, time.monotonic() - started)
         return self.model is None and bool(rec.interrupted_)
 
+    def _write_draws(self, draws: "Draws", original: Any, names: list[str], decimals: bool) -> None:
+        """Write draws in the form asked for; for R also the cells that were filled or cleaned."""
+        from unfade.io.originals import write_draws
+        from unfade.io.tables import write_table
+
+        assert self.draws_to is not None
+        if self.draws_format in (None, "unfade"):
+            return write_draws(draws, self.draws_to, original, names, decimals)
+        write_table(draws.to_long(self.draws_format), self.draws_to)
+        if self.draws_format == "mice":
+            write_table(draws.where(), self._where_to())
+
+    def _where_to(self) -> Path:
+        """Return the name of the file of cells that were filled or cleaned, next to that of the draws."""
+        assert self.draws_to is not None
+        return self.draws_to.with_name(f"{self.draws_to.stem}.where{self.draws_to.suffix}")
+
     def _say_table(self, data: "Dataset", clean: Any, rec: "Recoverer", draws: int, seconds: float) -> None:
         """Print the results for a table, and where they are."""
         from unfade.io.tables import column_names
 
-        missing, left = (_count_missing(data, each) for each in (data.given(), clean))
+        left = _open(rec, data, clean)
+        filled = int((data.missing_in(data.given()) & ~data.missing_in(clean)).sum())
+        missing = filled + left
         level = noise_in_words(rec.noise_, list(getattr(rec, "feature_names_in_", column_names(clean))))
-        self.out.say(f"{self.data}: {missing} missing cells, {missing - left} filled; noise sd {level}; {seconds:.0f} s")
+        self.out.say(f"{self.data}: {missing} missing cells, {filled} filled; noise sd {level}; {seconds:.0f} s")
         places = {"recovered data": self.output, f"{draws} draws": self.draws_to, "model": self.save}
         self._say_where({**places, "report": self.report})
         self.out.result(
@@ -140,7 +167,7 @@ class Recovery:
         from unfade.streaming.fit import fit_sample, take_sample
         from unfade.streaming.recover import copy_stream, is_finished, recover_stream
 
-        source = Source.open(self.data)
+        source = Source.open(self.data, self.layout)
         stamp = source.stamp()
         if self.resume and is_finished(self.output, source=stamp, draws=self.draws or 0, seed=self.seed):
             self.out.note(f"{self.output} is complete for this file, draws and seed: there is nothing to resume.")
@@ -298,6 +325,7 @@ class Recovery:
 
     def _check_fits(self, table: Any) -> None:
         """Refuse outputs that cannot hold the table."""
+        from unfade.inference.hand_off import check_form
         from unfade.io.tables import ARRAYS, column_names, holds_numbers
 
         for path in (self.output, self.draws_to):
@@ -305,8 +333,8 @@ class Recovery:
                 raise InvalidData(
                     f"{path.name} can hold numbers only, but {self.data} has other columns. Use .csv or .parquet."
                 )
-        if self.draws_to is not None and (taken := {"draw", "row"} & set(column_names(table))):
-            raise InvalidData(f"--draws-to needs the names draw and row, but {self.data} has {sorted(taken)}. Rename them.")
+        if self.draws_to is not None:
+            check_form(self.draws_format or "unfade", column_names(table))
 
     def _say_where(self, written: dict[str, Path | None]) -> None:
         for what, path in written.items():
@@ -337,34 +365,13 @@ def _leave_to_the_first() -> None:
         raise typer.Exit
 
 
-def _write(table: Any, path: Path, text: Any = None, decimals: bool = True) -> None:
-    """Write a table; from CSV to CSV, cells that did not change keep their text."""
-    from unfade.io.csv_text import is_csv
-    from unfade.io.tables import write_table
-
-    if text is not None and is_csv(path):
-        text.write(table, path, decimals)
-    else:
-        write_table(table, path)
-
-
-def _write_draws(draws: Any, path: Path, text: Any, names: list[str], decimals: bool) -> None:
-    """Write draws as a long table."""
-    from unfade.io.csv_text import is_csv
-    from unfade.io.tables import long_table, write_table
-
-    if text is not None and is_csv(path):
-        text.write_draws(draws, path, decimals)
-    else:
-        write_table(long_table(draws, names), path)
-
-
-def _count_missing(data: "Dataset", table: Any) -> int:
-    """Count missing cells of a table with the columns of these data, also those with values that stand for missing."""
-    from unfade.io.tables import count_missing
-
-    there = replace(data.container, template=table).present()
-    return count_missing(table) if there is None else int((~there).sum())
+def _open(rec: "Recoverer", data: "Dataset", clean: Any) -> int:
+    """Count cells of the clean table that are missing though they need not stay empty."""
+    left = data.missing_in(clean)
+    for each in (data, rec.model_.read(clean) if rec.model_.constraints else data):
+        if each.closed is not None:
+            left &= each.container.reorder(each.closed.numpy().astype(float)) != 1
+    return int(left.sum())
 
 
 def check_report(report: Path) -> None:

@@ -1,6 +1,6 @@
 """Containers: a frame, array or tensor as one float array, and results back in the same kind."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 
 from unfade.data.column_decoding import decode_column, frame_like, native_series, new_series
 from unfade.data.column_encoding import encode_column, missing_cells
-from unfade.data.columns import LIMIT, Missing, marks_of
+from unfade.data.columns import LIMIT, Missing, as_numbers, marks_of
 from unfade.data.columns import Column as Column
 from unfade.data.observations import Observations
 from unfade.data.type_inference import infer_column
@@ -27,6 +27,7 @@ class Container:
     template: Any
     dtype: np.dtype
     back: np.ndarray | None = None  # where the caller's columns stand among the model's; None: in the same order
+    home: Callable[[Any], Any] | None = None  # from a pyarrow table to the caller's kind, if the library is another
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -49,7 +50,7 @@ class Container:
         Observed cells of a frame that did not change are copied from it.
         """
         if self.columns is not None:
-            return _decoded_frame(self.template, values, self.columns)
+            return self.sent_home(_decoded_frame(self.template, values, self.columns))
         values = values.astype(self.dtype, copy=False)
         return torch.from_numpy(values) if isinstance(self.template, torch.Tensor) else values
 
@@ -73,7 +74,12 @@ class Container:
         """Wrap numbers that are not values of the columns, such as standard deviations."""
         if self.columns is None:
             return self.wrap(values)
-        return frame_like(self.template, [new_series(self.template, values[:, i]) for i in range(len(self.columns))])
+        numbers = [new_series(self.template, values[:, i]) for i in range(len(self.columns))]
+        return self.sent_home(frame_like(self.template, numbers))
+
+    def sent_home(self, frame: Any) -> Any:
+        """Convert a frame like the template to the kind that the caller gave."""
+        return frame if self.home is None else self.home(frame)
 
 
 def open_container(
@@ -97,9 +103,10 @@ def open_container(
     0  1.5  x
     1  2.5  y
     """
+    data, home = materialised(data)
     dtype = np.dtype(np.float32 if str(getattr(data, "dtype", "")).endswith("float32") else np.float64)
     if not _is_frame(data):
-        return data, Container(None, data if isinstance(data, torch.Tensor) else None, dtype)
+        return without_marks(data, missing), Container(None, data if isinstance(data, torch.Tensor) else None, dtype)
     frame = _named(data)
     given, marks = kinds or {}, missing if isinstance(missing, dict) else {"": missing}
     for what, named in (("kinds", given), ("missing", marks)):
@@ -111,7 +118,45 @@ def open_container(
     else:  # columns that were not there before pass through
         found = tuple(known.get(name, Column(name, "passthrough")) for name in frame.columns)
     array = np.stack([encode_column(frame[c.name], c) for c in found], 1) if found else np.empty((len(frame), 0))
-    return array, Container(found, data, dtype)
+    return array, Container(found, data, dtype, home=home)
+
+
+def materialised(data: Any) -> tuple[Any, Callable[[Any], Any] | None]:
+    """Read a table of another library through Arrow (`__arrow_c_stream__`): a DuckDB relation, ibis, polars lazy.
+
+    Returns the pyarrow table and a function from such a table to the caller's kind; other data are returned unchanged.
+    """
+    library = type(data).__module__.split(".")[0]
+    if library == "polars" and hasattr(data, "collect"):
+        return data.collect(), lambda frame: frame.lazy()
+    if isinstance(data, (np.ndarray, torch.Tensor, list, tuple)) or _is_frame(data):
+        return data, None
+    if not hasattr(data, "__arrow_c_stream__"):
+        return data, None
+    import pyarrow as pa
+
+    try:
+        table = pa.table(data)
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        raise InvalidData(f"Cannot read the Arrow stream of {type(data).__name__}: {error}. Give a table.") from None
+    if library in ("duckdb", "_duckdb"):
+        import duckdb
+
+        return table, duckdb.from_arrow
+    return table, None
+
+
+def without_marks(data: Any, missing: Missing | None) -> Any:
+    """Replace the values of an array that stand for missing ones by NaN; columns are named by their number."""
+    if not missing:
+        return data
+    values = np.array(data.detach().cpu() if isinstance(data, torch.Tensor) else data, dtype=float)
+    named = {str(name): marks for name, marks in missing.items()} if isinstance(missing, dict) else missing
+    for i in range(values.shape[1] if values.ndim == 2 else 1):
+        part = values[:, i] if values.ndim == 2 else values
+        marks = as_numbers(marks_of(named, str(i)))
+        part[np.isin(part, marks)] = np.nan
+    return values
 
 
 def take(data: Any, rows: np.ndarray) -> Any:

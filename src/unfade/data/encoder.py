@@ -48,11 +48,12 @@ class FeatureEncoder:
     @classmethod
     def fit(
         cls, obs: Observations, kind: str | None, exact: Tensor | None = None, n_categories: dict[int, int] | None = None,
-        unit: Tensor | None = None, bounds: Tensor | None = None, images: bool = False,
+        unit: Tensor | None = None, bounds: Tensor | None = None, images: bool = False, logged: Tensor | None = None,
     ) -> "FeatureEncoder":  # fmt: skip
         """From observed entries only; `kind` is one of SCALINGS, or None. exact: entries whose values carry no noise.
 
-        images: every entry is modelled, for the others say something about those that were never seen.
+        logged: entries to model by their logarithms in any case; images: every entry is modelled, for the others say
+        something about those that were never seen.
         """
         flat = _flat(obs)
         low, span = by_columns(interval, flat.values, flat.observed)
@@ -66,7 +67,7 @@ class FeatureEncoder:
         if unit is None:
             unit = torch.zeros(len(modelled), dtype=torch.float64)
         free = torch.tensor([e in found and e not in repeated for e in range(len(modelled))]) & (unit == 0)
-        scaling = Scaling.fit(flat, kind, free & skewed(flat))
+        scaling = Scaling.fit(flat, kind, free & skewed(flat) if logged is None else (free & skewed(flat)) | logged)
         _, sd = by_columns(variance, flat.values, flat.observed)
         straight = [e for e in numbers if not scaling.logged[e] and span[e] > 0]
         mean_sd = float((sd / scaling.scale)[straight].mean()) if straight else 1.0
@@ -225,13 +226,21 @@ class FeatureEncoder:
         full = self._snapped(full)
         for entry, (first, last) in zip(self.n_categories, self.groups, strict=True):
             full[..., entry] = values[..., first:last].argmax(-1).double()
-        keep = torch.ones_like(self.modelled)
-        keep[numbers] = exact
         clean = self._in_units(full.clamp(*self.reach).clamp(*self.bounds))
-        full = torch.where(keep, clean, full) if noisy else clean
-        flat = _flat(obs)
-        full = torch.where(flat.observed & keep & ~flat.within(), flat.values.double(), full)
+        full = torch.where(self.kept(exact), clean, full) if noisy else clean
+        full = torch.where(self.untouched(obs, exact), _flat(obs).values.double(), full)
         return full.reshape(*values.shape[:-1], *self.event_shape)
+
+    def kept(self, exact: Tensor) -> Tensor:
+        """The entries that carry no noise, (entries,). exact: one flag a number."""
+        keep = torch.ones_like(self.modelled)
+        keep[self.numbers] = exact
+        return keep
+
+    def untouched(self, obs: Observations, exact: Tensor) -> Tensor:
+        """The entries (samples, entries) that are returned as they were observed."""
+        flat = _flat(obs)
+        return flat.observed & self.kept(exact) & ~flat.within()
 
     def possible(self, values: Tensor) -> Tensor:
         """The values (..., entries) nearest to these that entries can hold: repeated values, multiples of their units."""

@@ -1,5 +1,6 @@
 """The user's options on columns, checked against the data: noise, bounds, detection limits; warnings about the data."""
 
+import re
 import shlex
 import warnings
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ FEW_IMAGES = 5  # of fewer, a fifth to judge by is none
 
 LEARNED = ("learn", "learn-by-column", "learn-shared", "learn-by-value")
 LEARN = -np.inf  # stands for a level that is to be learned
+PERCENT = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*%\s*")  # noise relative to the value
 IDENTIFIED = 0.97  # share of a column's variance that others must explain for its noise to be identified
 
 
@@ -32,21 +34,54 @@ def named_noise(noise: Any, names: Sequence[Any], joint: bool, kinds: Sequence[s
     """
     if isinstance(noise, str) and noise == "learn":
         return "learn-shared" if joint else "learn-by-column"
+    if (share := percent(noise)) is not None:
+        return share * np.array([kind in ("continuous", "integer") for kind in kinds] or [True] * len(names))
     if not isinstance(noise, dict):
         return noise
     levels = np.zeros(len(names))
     for name, level in noise.items():
         if name not in names:
             raise InvalidData(f"noise names {name!r}, which is no column. Columns are {list(names)[:10]}.")
-        if level != "learn" and not isinstance(level, Real):
-            raise InvalidData(f"noise of {name!r} must be a number or 'learn', got {level!r}.")
+        if level != "learn" and not isinstance(level, Real) and percent(level) is None:
+            raise InvalidData(f"noise of {name!r} must be a number, '5 %' (of the value) or 'learn', got {level!r}.")
         kind = kinds[list(names).index(name)] if kinds else "continuous"
         if level and kind in ("boolean", "ordinal", "category", "passthrough"):
             raise InvalidData(
                 f"noise names {name!r}, which holds no numbers (its kind is {kind}). Leave it out, or correct it."
             )
-        levels[list(names).index(name)] = LEARN if isinstance(level, str) else float(level)
+        share = percent(level)
+        levels[list(names).index(name)] = share if share is not None else LEARN if isinstance(level, str) else float(level)
     return levels
+
+
+def percent(noise: Any) -> float | None:
+    """Return the share of noise that is relative to the value, such as 0.05 for "5 %"; None for any other."""
+    found = PERCENT.fullmatch(noise) if isinstance(noise, str) else None
+    return None if found is None else float(found[1]) / 100
+
+
+def relative_noise(noise: Any, names: Sequence[Any] | None, obs: Observations, columns: Sequence[Column]) -> Tensor | None:
+    """Find the columns whose noise is relative to the value, (entries,): they are modelled by their logarithms.
+
+    The level is the standard deviation of the logarithm, about that of the value relative to the value.
+    """
+    keys: list[Any] = list(names or range(obs.event_shape[0]))
+    if percent(noise) is not None:
+        found = [column.kind in ("continuous", "integer") for column in columns] or [True] * len(keys)
+    elif isinstance(noise, dict):
+        found = [percent(noise.get(key)) is not None for key in keys]
+    else:
+        return None
+    if any(found) and len(obs.event_shape) != 1:
+        raise InvalidData("noise relative to the value, such as '5 %', is for tables. Use 'learn-by-value' for images.")
+    relative = torch.tensor(found, dtype=torch.bool)
+    low = torch.where(obs.observed, obs.values.double(), torch.inf).amin(0)
+    if bad := (relative & (low <= 0)).nonzero().flatten().tolist():
+        raise InvalidData(
+            f"noise of {keys[bad[0]]!r} is relative to the value, which needs positive values; its least is "
+            f"{float(low[bad[0]]):g}. Give the level in the units of the column."
+        )
+    return relative if any(found) else None
 
 
 def noise_levels(noise: Any, entries: int) -> Tensor | None:
@@ -116,8 +151,14 @@ def model_space(
     bounds: Bounds | None,
     mixed: bool,
     images: bool = False,
+    relative: Tensor | None = None,
 ) -> FeatureEncoder:
-    """Build the encoder of columns. mixed: the method takes intervals and categories; images: all pixels count."""
+    """Build the encoder of columns. mixed: the method takes intervals and categories; images: all pixels count.
+
+    relative: columns whose noise is relative to the value.
+    """
+    if relative is not None and not (mixed and scaling == "variance"):
+        raise InvalidData("noise relative to the value, such as '5 %', needs method 'tae' or 'miwae' and scaling 'auto'.")
     entries = obs.event_shape.numel()
     counts = {i: len(c.categories) for i, c in enumerate(columns) if c.kind == "category" and len(c.categories) > 2}
     if not mixed and counts:
@@ -134,7 +175,7 @@ def model_space(
     ends = _ends(bounds, entries, columns)
     if exact is not None:
         ends[0, exact & ends[0].isinf() & _from_zero(obs, columns)] = 0.0
-    space = FeatureEncoder.fit(obs, scaling, exact, counts, unit, ends, images)
+    space = FeatureEncoder.fit(obs, scaling, exact, counts, unit, ends, images, relative)
     if lost := [i for i in obs.within().flatten(1).any(0).nonzero().flatten().tolist() if i not in space.repeated]:
         name = columns[lost[0]].name if columns else lost[0]
         raise InvalidData(

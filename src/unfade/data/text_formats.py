@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-_NUMBER = re.compile(
-    r"\s*(?P<sign>[-+]?)(?P<prefix>[$€£¥₹]?[ \u00a0]?)(?P<inner>[-+]?)"
-    r"(?P<digits>[1-9]\d{0,2}(?:[,'\u00a0\u202f ]\d{3})+|\d+)?(?P<fraction>\.\d*)?(?P<power>[eE][-+]?\d+)?"
-    r"(?P<suffix>[^\d.,]{0,12})"
-)
+_NUMBER = {  # by decimal mark; the other mark stands between groups of three digits
+    mark: re.compile(
+        r"\s*(?P<sign>[-+]?)(?P<prefix>[$€£¥₹]?[ \u00a0]?)(?P<inner>[-+]?)"
+        rf"(?P<digits>[1-9]\d{{0,2}}(?:[{other}'\u00a0\u202f ]\d{{3}})+|\d+)?(?P<fraction>[{mark}]\d*)?"
+        r"(?P<power>[eE][-+]?\d+)?(?P<suffix>[^\d.,]{0,12})"
+    )
+    for mark, other in ((".", ","), (",", "."))
+}
 _LABEL = re.compile(r"\s*[-+]?(0\d|\d{19})")  # leading zeros, or more digits than a number keeps
 _DAYS = (
     "%Y-%m-%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y",
@@ -24,6 +27,7 @@ _CLOCKS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
 _MIDNIGHT = datetime.datetime(1900, 1, 1)
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+_OTHER = {".": ",", ",": "."}
 BLANKS = ("", ".")  # cells without spaces around them that are missing in a column of a format
 
 
@@ -32,9 +36,9 @@ class TextFormat:
     """How the cells of a column of text are written.
 
     kind: "number", "date" or "time"; prefix, suffix: what stands around a number; thousands: the mark between groups of
-    three digits; decimals: digits after the point; pattern: of dates and times, as `strptime` takes it; padded: whether
-    days, months and hours below ten have a leading zero. The code of a date is microseconds since 1970, of a time
-    microseconds since midnight.
+    three digits; decimal: the decimal mark; decimals: digits after it; pattern: of dates and times, as `strptime` takes
+    it; padded: whether days, months and hours below ten have a leading zero. The code of a date is microseconds since
+    1970, of a time microseconds since midnight.
 
     >>> money = find_format(["$1,250.00", "$80.50"])
     >>> money.parse("$1,250.00"), money.write(1300.457)
@@ -50,27 +54,30 @@ class TextFormat:
     decimals: int = 0
     pattern: str = ""
     padded: bool = True
+    decimal: str = "."
 
     @property
     def plain(self) -> bool:
         """Whether cells are numbers without anything around them."""
-        return self.kind == "number" and not (self.prefix.strip() or self.suffix.strip() or self.thousands)
+        marks = self.prefix.strip() or self.suffix.strip() or self.thousands or self.decimal != "."
+        return self.kind == "number" and not marks
 
     def parse(self, text: str) -> float | None:
         """The code of a cell; None where the text does not have this format."""
         if self.kind != "number":
             return _moment(text, self.pattern)
-        parts = _NUMBER.fullmatch(text)
-        if parts is None or not (parts["digits"] or (parts["fraction"] or ".") != "."):
+        parts = _NUMBER[self.decimal].fullmatch(text)
+        if parts is None or not (parts["digits"] or (parts["fraction"] or ".") not in (".", ",")):
             return None
         if parts["prefix"].strip() != self.prefix.strip() or parts["suffix"].strip() != self.suffix.strip():
             return None
         digits = parts["digits"] or "0"
         if marks := set(re.sub(r"\d", "", digits)):
-            if marks != {self.thousands or ","}:
+            if marks != {self.thousands or _OTHER[self.decimal]}:
                 return None
-            digits = digits.replace(self.thousands or ",", "")
-        return float(parts["sign"] + parts["inner"] + digits + (parts["fraction"] or "") + (parts["power"] or ""))
+            digits = digits.replace(self.thousands or _OTHER[self.decimal], "")
+        fraction = (parts["fraction"] or "").replace(",", ".")
+        return float(parts["sign"] + parts["inner"] + digits + fraction + (parts["power"] or ""))
 
     def write(self, code: float) -> str:
         """The cell of a code."""
@@ -82,9 +89,8 @@ class TextFormat:
                 pattern = pattern.replace(field, str(number))
             return moment.strftime(pattern)
         text = f"{abs(code):{',' if self.thousands else ''}.{self.decimals}f}"
-        if self.thousands:
-            text = text.replace(",", self.thousands)
-        sign = "-" if code < 0 and float(text.replace(self.thousands or ",", "")) else ""
+        sign = "-" if code < 0 and float(text.replace(",", "")) else ""
+        text = text.translate({ord(","): self.thousands or None, ord("."): self.decimal})
         return f"{sign}{self.prefix}{text}{self.suffix}"
 
 
@@ -110,7 +116,7 @@ def formats(texts: Sequence[str]) -> list[TextFormat]:
     cells = [text for text in texts if not is_blank(text)]
     if not cells:
         return []
-    if (number := _number_format(cells)) is not None:
+    if (number := number_format(cells) or number_format(cells, ",")) is not None:
         return [number]
     clocks = [TextFormat("time", pattern=clock) for clock in _CLOCKS]
     dates = [TextFormat("date", pattern=day) for day in _DAYS]
@@ -145,7 +151,7 @@ class Witnesses:
             return False
         if self.formats[0].kind != "number":
             return True
-        held, found = self.formats[0], _number_format([text])
+        held, found = self.formats[0], number_format([text], self.formats[0].decimal)
         return found is not None and found.decimals <= held.decimals and found.thousands in ("", held.thousands)
 
 
@@ -170,12 +176,14 @@ def odd_words(texts: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
     return tuple(next(fitting, ()))
 
 
-def _number_format(cells: Sequence[str]) -> TextFormat | None:
-    parts = [_NUMBER.fullmatch(cell) for cell in cells]
+def number_format(cells: Sequence[str], decimal: str = ".") -> TextFormat | None:
+    """The format of numbers with this decimal mark that all cells have; None where there is none."""
+    parts = [_NUMBER[decimal].fullmatch(cell) for cell in cells]
     first = parts[0]
     if first is None:
         return None
-    found, powers, decimals = TextFormat("number", first["prefix"], first["suffix"].rstrip()), False, 0
+    found = TextFormat("number", first["prefix"], first["suffix"].rstrip(), decimal=decimal)
+    powers, decimals = False, 0
     for cell, part in zip(cells, parts, strict=True):
         if part is None or _LABEL.match(cell):
             return None

@@ -16,6 +16,7 @@ from unfade.diagnostics.checks import Diagnosis, Verdict, diagnose, large_images
 from unfade.diagnostics.images import draw_gallery, shape_of
 from unfade.diagnostics.markup import escaped, figure, folded, section, short, table
 from unfade.diagnostics.panels import SEEN, draw_coverage, draw_missing, draw_pair, draw_values
+from unfade.diagnostics.plots import pattern
 from unfade.diagnostics.predictions import outliers
 from unfade.inference.draws import Draws
 from unfade.inference.fitted_model import FittedModel
@@ -72,7 +73,7 @@ def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws
     some = model.sample(part, 20, row_ids=rows.tolist()) if draws is None else draws
     values = some.values if draws is None else draws.values[:20, rows]
     given, container = part.table(), part.container
-    first, rest = [_calibration(found), "" if large else _missingness(found)], [_columns_table(found)]
+    first, rest = [_calibration(found), "" if large else _missingness(found, data)], [_columns_table(found)]
     if given.ndim == 2 and _as_image(given) is None:
         columns = container.columns or tuple(Column(str(j), "continuous") for j in range(given.shape[1]))
         first.insert(1, _distributions(given, values, columns, 0, _FIRST))
@@ -110,7 +111,7 @@ def _list(verdicts: Sequence[Verdict]) -> str:
     return f'<ul class="verdicts">{lines}</ul>' if lines else ""
 
 
-def _missingness(found: Diagnosis) -> str:
+def _missingness(found: Diagnosis, data: Dataset) -> str:
     cells = found.cells
     missing = np.isnan(cells.seen)
     missing[cells.rows, cells.columns] = False
@@ -118,19 +119,20 @@ def _missingness(found: Diagnosis) -> str:
     share = missing.mean(0)
     share[np.setdiff1d(np.arange(len(share)), used)] = 0.0
     missing = missing[:, used]
-    words = (
-        f"<p>{len(missing):,} rows of {missing.shape[1]:,} {'columns' if cells.kinds else 'entries'}; "
-        f"{missing.mean():.1%} of all cells are missing, {(~missing.any(1)).mean():.1%} of the rows are complete.</p>"
-    )
-    order = np.argsort(-share, kind="stable")[:50]
-    worst = [j for j in order if share[j] > 0][:40]
+    words = f"<p>{len(missing):,} rows of {missing.shape[1]:,} {'columns' if cells.kinds else 'entries'}; "
+    words += f"{missing.mean():.1%} of all cells are missing, {(~missing.any(1)).mean():.1%} of the rows are complete.</p>"
+    worst = [j for j in np.argsort(-share, kind="stable")[:40] if share[j] > 0]
     if not worst:
         return section("Missing cells", words)
 
     shown = [cells.name(j) for j in worst]
     says = f"Share of missing cells by column, most first; {cells.name(worst[0])} has {share[worst[0]]:.0%}."
     size = 7.0, 0.5 + 0.24 * len(worst)
-    return section("Missing cells", words, figure(lambda f: draw_missing(f.subplots(), shown, share[worst]), size, says))
+    bars = figure(lambda f: draw_missing(f.subplots(), shown, share[worst]), size, says)
+    kinds = "Patterns of missing cells: rows of each left, missing columns right, missing cells of each column below."
+    few, wide = len(cells.seen[0]) <= 30 and len(data.obs.event_shape) == 1, 1.2 + 0.45 * cells.seen.shape[1]
+    more = figure(lambda f: pattern(data, f.subplots(), 12), (wide, 3.6), kinds) if few else ""
+    return section("Missing cells", words, bars, more)
 
 
 def _calibration(found: Diagnosis) -> str:

@@ -1,6 +1,6 @@
 """Draws: many completed data sets, and their summaries."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from unfade.data.columns import Column
 from unfade.data.containers import Container
 from unfade.errors import InvalidData
+from unfade.inference.hand_off import dataset, filled_cells, long_frame
 
 
 class Draws:
@@ -24,6 +25,8 @@ class Draws:
         Container of the data; None: an array.
     observed : bool ndarray or None, (samples, *event)
         Cells that were observed, if known.
+    given : ndarray or None, (samples, *event)
+        The data as they were given, NaN where missing, if known.
 
     Examples
     --------
@@ -33,9 +36,16 @@ class Draws:
     (array([[2.]]), (array([[1.5]]), array([[2.5]])), 3)
     """
 
-    def __init__(self, values: np.ndarray, container: Container | None = None, observed: np.ndarray | None = None):
+    def __init__(
+        self,
+        values: np.ndarray,
+        container: Container | None = None,
+        observed: np.ndarray | None = None,
+        given: np.ndarray | None = None,
+    ):
         self.values = values
         self.observed = observed
+        self.given = given
         self._container = container or Container(None, None, np.dtype(values.dtype))
 
     @property
@@ -79,7 +89,7 @@ class Draws:
         -------
         array, tensor or frame, (samples, *event)
         """
-        values = self.values.std(0, ddof=1 if len(self) > 1 else 0)
+        values = _applying(np.nanstd, self.values, axis=0, ddof=1 if len(self) > 1 else 0)
         likeliest = middle(self.values, self._container.columns)
         for i, column in enumerate(self._container.columns or ()):
             if column.discrete:
@@ -118,10 +128,47 @@ class Draws:
         ndarray of str, (samples, *event)
         """
         seen, same = self._seen(), (self.values == self.values[0]).all(0)
+        missing = np.isnan(self.values).mean(0) > 0.5
         found = np.where(seen, np.where(same, "observed", "denoised"), "imputed")
-        found = np.where(np.isnan(self.values[0]) & ~seen, "missing", found)
+        found = np.where(missing & ~seen, "missing", found)
         there = self._container.present()
         return found if there is None else np.where(there & ~seen, "observed", found)
+
+    def to_long(self, form: str = "unfade") -> Any:
+        """Put the completed data sets one below another, as other tools expect them.
+
+        Parameters
+        ----------
+        form : {"unfade", "mice", "stata", "spss"}
+            "unfade": columns draw and row, counted from 0. The others begin with the data as given, as data set 0, and
+            count from 1: "mice": .imp and .id, for R's `as.mids`, which also needs `where`; "stata": mi_m and mi_id, for
+            `mi import flong`; "spss": Imputation_ and id_.
+
+        Returns
+        -------
+        frame
+            In the library of the data; a pyarrow table for arrays.
+        """
+        return long_frame(self.values, self._container, self.given, form)
+
+    def where(self) -> Any:
+        """Find the cells that were filled or cleaned: the argument `where` of R's `as.mids`.
+
+        Returns
+        -------
+        frame of booleans, (samples, columns)
+        """
+        return filled_cells(self.values, self._container, self.given)
+
+    def to_xarray(self) -> Any:
+        """Convert to an xarray Dataset with dimensions chain, draw and row, as ArviZ expects it.
+
+        Returns
+        -------
+        xarray.Dataset
+            A variable per column, or `x` for arrays; categories as codes, their values in the attributes.
+        """
+        return dataset(self.values, self._container)
 
     def shifted(self, shifts: dict[Any, float]) -> "Draws":
         """Shift the missing cells of some columns, for a sensitivity analysis of values missing not at random.
@@ -149,7 +196,7 @@ class Draws:
             values[:, ~seen[:, i], i] += shift * sd
             if columns and columns[i].kind == "integer":
                 columns[i] = replace(columns[i], kind="continuous")
-        return Draws(values, replace(self._container, columns=tuple(columns) or None), self.observed)
+        return Draws(values, replace(self._container, columns=tuple(columns) or None), self.observed, self.given)
 
     def _seen(self) -> np.ndarray:
         """Return which cells were observed, or raise InvalidData if that is not known."""
@@ -171,12 +218,12 @@ class Draws:
         """
         if not 0 <= share <= 1:
             raise InvalidData(f"A quantile is a share between 0 and 1, got {share!r}. Use 0.25 for the lower quartile.")
-        values = np.quantile(self.values, share, axis=0)
+        values = _applying(np.nanquantile, self.values, q=share, axis=0)
         for i, column in enumerate(self._container.columns or ()):
             if column.kind == "category":
                 values[:, i] = middle(self.values, self._container.columns)[:, i]
             elif column.kind != "continuous":
-                values[:, i] = np.quantile(self.values[..., i], share, axis=0, method="inverted_cdf")
+                values[:, i] = _applying(np.nanquantile, self.values[..., i], q=share, axis=0, method="inverted_cdf")
         return self._container.wrap(values)
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
@@ -198,13 +245,24 @@ class Draws:
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
 
+def _applying(statistic: Callable[..., Any], values: np.ndarray, **how: Any) -> np.ndarray:
+    """Compute a statistic over the draws in which a cell has a value; NaN if it has none in more than half of them."""
+    empty = np.isnan(values)
+    if not empty.any():
+        return getattr(np, statistic.__name__.removeprefix("nan"))(values, **how)
+    some = np.where(empty.all(0), 0.0, values)
+    return np.where(empty.mean(0) > 0.5, np.nan, statistic(some, **how))
+
+
 def middle(values: np.ndarray, columns: Sequence[Column] | None, median: bool = False) -> np.ndarray:
     """Compute the mean of draws (draws, samples, *event), or their lower median; of categories the most frequent value."""
-    centre = np.quantile(values, 0.5, axis=0, method="inverted_cdf") if median else values.mean(0)
+    how = {"q": 0.5, "method": "inverted_cdf"} if median else {}
+    centre = _applying(np.nanquantile if median else np.nanmean, values, axis=0, **how)
     means = np.where((values == values[0]).all(0), values[0], centre)  # what never differs comes back as it is
     for i, column in enumerate(columns or ()):
         if column.discrete:
             codes = np.nan_to_num(values[..., i]).astype(int)
-            counts = np.stack([(codes == code).sum(0) for code in range(max(2, len(column.categories)))])
-            means[:, i] = np.where(np.isnan(values[0, :, i]), np.nan, counts.argmax(0))
+            there = ~np.isnan(values[..., i])
+            counts = np.stack([((codes == code) & there).sum(0) for code in range(max(2, len(column.categories)))])
+            means[:, i] = np.where(there.mean(0) < 0.5, np.nan, counts.argmax(0))
     return means

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from unfade import storage
 from unfade.corruption.noise import Corruption
 from unfade.corruption.simulated import to_json
-from unfade.data.dataset import Dataset, read
+from unfade.data.dataset import Dataset
 from unfade.data.options import without_extremes
 from unfade.errors import DataNotice, InvalidData
 from unfade.inference.fitted_model import FittedModel
@@ -38,7 +38,7 @@ from unfade.training.threads import one_thread
 
 def read_to_fit(parameters: Parameters, X: object) -> Dataset:
     """Read data to fit on: kinds of columns are found, and impossible values left out."""
-    data = read(X, None, parameters.kinds, parameters.missing, parameters.detection_limits)
+    data = parameters.read(X)
     if not data.obs.observed.any():
         raise InvalidData("Nothing is observed in the whole table: every entry is missing. Give at least one number.")
     return data.of(without_extremes(data.obs, data.columns))

@@ -15,6 +15,7 @@ from unfade import storage
 from unfade.corruption.growing_noise import GrowingNoise
 from unfade.data import observations
 from unfade.data.columns import Column
+from unfade.data.constraints import Constraints
 from unfade.data.dataset import Dataset, read
 from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations
@@ -113,6 +114,11 @@ class FittedModel:
         scale = float(self.encoder.scale[0])
         return level * scale, growth / scale
 
+    @cached_property
+    def constraints(self) -> Constraints:
+        """Constraints between the columns, which every draw meets."""
+        return Constraints.bind(self.columns, self.encoder.event_shape, **self.parameters.constraints())
+
     @property
     def n_candidates(self) -> int:
         """Number of proposals per draw (sampling-importance-resampling)."""
@@ -132,28 +138,31 @@ class FittedModel:
         """
         return replace(self, parameters=replace(self.parameters, **options))
 
-    def read(self, X: Any) -> Dataset:
+    def read(self, X: Any, where: Any = None) -> Dataset:
         """Read data for the model: columns are matched by name, and categories are those of the fit.
 
         Parameters
         ----------
         X : array, tensor or frame, (samples, *event)
+        where : mask or None, (samples, *event)
+            Missing cells that may be filled; the others stay empty. None: all.
 
         Returns
         -------
         Dataset
         """
         if isinstance(X, Dataset):
-            return X
-        data = read(X, self.columns, detection_limits=self.parameters.detection_limits)
+            return X.fill_only(where)
+        marks = self.parameters.missing if self.columns is None else None  # of frames, their columns have them
+        data = read(X, self.columns, missing=marks, detection_limits=self.parameters.detection_limits)
         if self.columns is not None and data.container.names is not None:
-            return Dataset(*matched(data.obs, data.container, self.columns))
-        if tuple(data.obs.event_shape) != self.encoder.event_shape:
+            data = Dataset(*matched(data.obs, data.container, self.columns))
+        elif tuple(data.obs.event_shape) != self.encoder.event_shape:
             there = tuple(data.obs.event_shape)
             raise InvalidData(f"Expected samples of shape {self.encoder.event_shape} as at fit, got {there}.")
-        return data
+        return data.constrained(self.constraints, self.parameters.exact).fill_only(where)
 
-    def transform(self, X: Any, row_ids: Sequence[int] | None = None) -> Any:
+    def transform(self, X: Any, row_ids: Sequence[int] | None = None, where: Any = None) -> Any:
         """Fill and clean data as `fill` says: by the posterior mean, the median or one draw.
 
         Parameters
@@ -161,6 +170,8 @@ class FittedModel:
         X : array, tensor or frame, (samples, *event)
         row_ids : sequence of int or None
             Numbers of the rows, on which a draw that fills cells depends.
+        where : mask or None, (samples, *event)
+            Missing cells that may be filled; the others stay empty. None: all.
 
         Returns
         -------
@@ -168,8 +179,8 @@ class FittedModel:
         """
         fill = self.parameters.fill
         if fill == "draw":
-            return self.sample(X, 1, row_ids=row_ids)[0]
-        data = self.read(X)
+            return self.sample(X, 1, row_ids=row_ids, where=where)[0]
+        data = self.read(X, where)
         means = np.empty((len(data), *data.container.event_shape(data.obs)))
         rows = torch.zeros(len(data), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
         # Where features are not straight scales of entries, means are those of draws.
@@ -191,18 +202,19 @@ class FittedModel:
         seed: int | None = None,
         row_ids: Sequence[int] | None = None,
         out: np.ndarray | None = None,
+        where: Any = None,
     ) -> Draws:
         """Draw clean data.
 
         Parameters
         ----------
-        X, n_draws, n_candidates, seed, row_ids, out : as in `Recoverer.sample`
+        X, n_draws, n_candidates, seed, row_ids, out, where : as in `Recoverer.sample`
 
         Returns
         -------
         Draws
         """
-        data = self.read(X)
+        data = self.read(X, where)
         if not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
             raise InvalidData(f"n_draws must be an integer of at least 1, got {n_draws!r}.")
         rows = torch.as_tensor(np.array(range(len(data)) if row_ids is None else row_ids))
@@ -220,7 +232,8 @@ class FittedModel:
         )
         with self._counted("drawing", len(obs), drawn) as counted:
             self._fill(draws, data, rows, counted, seed)
-        return Draws(draws, container, container.reorder(obs.observed.numpy().astype(float)) == 1)
+        seen = container.reorder(data.observed.numpy().astype(float)) == 1
+        return Draws(draws, container, seen, data.table() if data.deduced is None else np.where(seen, data.table(), np.nan))
 
     @property
     def exact(self) -> Tensor:
@@ -267,7 +280,8 @@ class FittedModel:
         for start in range(0, len(data), height):
             part, target = data.obs[start : start + height], out[:, start : start + height]
             entered = data.some_features(self.encoder, slice(start, start + height))
-            target[:] = container.reorder(self.encoder.leave(entered.values, part, exact).numpy())
+            settle = self._settler(data, slice(start, start + height), exact)
+            target[:] = container.reorder(settle(self.encoder.leave(entered.values, part, exact)[None].numpy()))
             todo = _to_model(entered, part, exact)
             keys = rows[start : start + height][todo]
             for where, values in blocks(self.posterior, entered[todo], keys):
@@ -279,12 +293,28 @@ class FittedModel:
                         fill_gaps(self.support_gaps, clean, given.observed, keys[where], seed)
                     else:
                         fill_gaps_with_means(self.support_gaps, clean[0], given.observed)
-                    target[0, at] = container.reorder(self._middle(clean, given.observed))
+                    target[0, at] = container.reorder(settle(self._middle(clean, given.observed)[None], at)[0])
                     continue
                 for first in range(0, len(drawn), 16):  # a few draws at a time: in double precision they take much more
                     clean = self.encoder.leave(drawn[first : first + 16], given, exact)
                     fill_gaps(self.support_gaps, clean, given.observed, keys[where], seed, first)
-                    target[first : first + 16, at] = container.reorder(clean.numpy())
+                    target[first : first + 16, at] = container.reorder(settle(clean.numpy(), at))
+
+    def _settler(self, data: Dataset, rows: slice, exact: Tensor) -> Callable[..., np.ndarray]:
+        """Make a function that lets values (draws, rows, columns) of some rows meet the constraints, in place."""
+        if not self.constraints and data.closed is None:
+            return lambda values, at=None: values
+        fixed = self.encoder.untouched(data.obs[rows], exact).numpy()
+        if self.constraints:
+            fixed = fixed & self.constraints.exact(self.encoder.kept(exact).numpy())
+        closed = np.zeros_like(fixed) if data.closed is None else data.closed[rows].numpy()
+
+        def settle(values: np.ndarray, at: np.ndarray | slice = slice(None)) -> np.ndarray:
+            self.constraints.settle(values, fixed[at])
+            values[:, closed[at]] = np.nan
+            return values
+
+        return settle
 
     def _middle(self, draws: Tensor, observed: Tensor) -> np.ndarray:
         """Compute the mean or median of draws; in frames missing cells get a value that their column can hold."""

@@ -122,16 +122,16 @@ def from_state(tensors: dict[str, Tensor], meta: dict[str, Any], corruption: Use
     if given.get("corruption"):
         given["corruption"] = list(simulated.from_json(given["corruption"], corruption))
     given["training"] = _from_json(TrainingConfig, given["training"])
-    for name in ("bounds", "detection_limits"):
+    for name in ("bounds", "detection_limits", "missing", "applicable", "derived", "sums"):
         if not meta["columns"] and isinstance(given.get(name), dict):  # of an array, by the number of the column
-            given[name] = {int(column): pair for column, pair in given[name].items()}
+            given[name] = {_number(column): pair for column, pair in given[name].items()}
     parameters, encoder, columns = Parameters(**given), _encoder(tensors, meta), meta["columns"]
     architecture = _architecture(meta["architecture"])
     state = {name.removeprefix("posterior."): value for name, value in tensors.items() if name.startswith("posterior.")}
     steps = given.get("corruption") or ()
     posterior = _posterior(encoder, architecture, state, steps=steps, **meta["posterior"]) if meta["posterior"] else None
     gaps = meta.get("support_gaps", ())
-    return FittedModel(
+    model = FittedModel(
         parameters,
         encoder,
         columns and tuple(_column_from_json(column) for column in columns),
@@ -143,6 +143,13 @@ def from_state(tensors: dict[str, Tensor], meta: dict[str, Any], corruption: Use
         histories=tuple(History.of(history) for history in meta["histories"]),
         feature_names=tuple(meta["feature_names"] or ()),
     )
+    _ = model.constraints  # refused here if they do not fit the columns
+    return model
+
+
+def _number(column: str) -> int | str:
+    """Convert the name of a column of an array to its number."""
+    return int(column) if column.lstrip("-").isdecimal() else column
 
 
 def _encoder(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FeatureEncoder:

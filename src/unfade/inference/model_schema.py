@@ -14,7 +14,7 @@ from torch import Tensor
 from unfade.corruption.simulated import STEPS
 from unfade.data.columns import KINDS
 from unfade.data.observations import SCALINGS
-from unfade.data.options import LEARNED
+from unfade.data.options import LEARNED, PERCENT
 from unfade.methods.parameters import MOST_CANDIDATES
 from unfade.methods.registry import METHODS
 from unfade.models.architectures import NETWORKS, image_of
@@ -177,12 +177,16 @@ _STEP = record(
 _PARAMETERS = record(
     {"method": one_of(*METHODS), "n_candidates": either(one_of("auto"), whole(0, MOST_CANDIDATES))},
     corruption=maybe(many(_STEP, 1, 20)),
-    noise=maybe(either(one_of(*LEARNED, "infer"), by_name(anything), many(number(0)), number(0))),
+    noise=maybe(either(one_of(*LEARNED, "infer"), text(PERCENT.pattern), by_name(anything), many(number(0)), number(0))),
     kinds=maybe(by_name(one_of(*KINDS))),
     missing=anything,
     fill=one_of("mean", "median", "draw"),
     bounds=maybe(either(by_name(_PAIR), _PAIR)),
     detection_limits=maybe(by_name(many(either(number(), one_of("<", ">")), 2, 2))),
+    applicable=maybe(by_name(text())),
+    derived=maybe(by_name(text())),
+    sums=maybe(by_name(many(either(text(), whole()), 2))),
+    order=maybe(many(either(text(), many(either(text(), whole()), 2)))),
     scaling=maybe(one_of("auto", *SCALINGS)),
     network=one_of(*NETWORKS),
     n_members=either(one_of("auto"), whole(1, 16)),
@@ -205,6 +209,7 @@ _COLUMN = record(
     text=maybe(record(
         {"kind": one_of("number", "date", "time")}, prefix=text(), suffix=text(), thousands=text(".?"),
         decimals=whole(0, 30), pattern=text("(%[dmYyHIMSpbB]|[-/., :])*"), padded=flag,
+        decimal=one_of(".", ","),
     )),
     missing=many(anything),
     step=_POSITIVE,

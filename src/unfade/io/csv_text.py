@@ -1,91 +1,93 @@
-"""CSV files that come back in their own text: a cell that did not change is the same bytes, and so is all around it."""
+"""Text files that come back in their own text: a cell that did not change is the same bytes, and so is all around it."""
 
 import datetime
-import gzip
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from unfade.data.text_formats import number_format
 from unfade.errors import InvalidFile
+from unfade.io.guise import PACKED, Guise, Layout, ending, is_text, pack, read_text
 from unfade.storage import whole_or_nothing
 
-_CELL = rb'(?:"(?:[^"]++|"")*+"[^,\r\n]*+|(?!")[^,\r\n]*+)'
-_CELLS = re.compile(rb",(" + _CELL + rb")")
-_RECORD = re.compile(_CELL + rb"(?:," + _CELL + rb")*+(?:\r\n|\r|\n)?")
 _SHOWN = 1000  # rows whose cells show how a column is written
 Writer = Callable[[Any], str]
 
 
-def is_csv(path: str | os.PathLike[str]) -> bool:
-    """Whether a name is that of a CSV file."""
-    return Path(path).name.lower().endswith((".csv", ".csv.gz"))
+@lru_cache(maxsize=8)
+def _patterns(sep: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """What a cell with the separator before it looks like, and a record."""
+    mark = re.escape(sep.encode())
+    cell = rb'(?:"(?:[^"]++|"")*+"[^%b\r\n]*+|(?!")[^%b\r\n]*+)' % (mark, mark)
+    record = cell + rb"(?:" + mark + cell + rb")*+(?:\r\n|\r|\n)?"
+    return re.compile(mark + rb"(" + cell + rb")"), re.compile(record)
 
 
 class CsvText:
-    """The text of a CSV file, and the table that was read from it."""
+    """The text of a file of cells, and the table that was read from it."""
 
-    def __init__(self, path: Path, table: Any):
+    def __init__(self, path: Path, table: Any, layout: Layout | None = None):
         self.table = table
-        records, full = _rows(unpacked(path), path, len(table))
+        self.guise, text = read_text(path, layout)
+        records, full = _rows(text, path, len(table), self.guise.sep)
         self.head, self.rows = records[: full[0] + 1], full[1:]
         self.records = records
-        shown = [_split(records[row]) for row in self.rows[:_SHOWN]]
+        shown = [_split(records[row], self.guise.sep) for row in self.rows[:_SHOWN]]
         self.cells = list(zip(*shown, strict=True))  # of each column, as they are written in the first rows
+
+    def takes(self, path: Path) -> bool:
+        """Whether a file of this name can be written in this guise."""
+        return is_text(path) and (self.guise.sep == "\t" or not ending(path).startswith((".tsv", ".tab")))
 
     def write(self, table: Any, path: Path, decimals: bool = True) -> None:
         """Write a table that this one became. decimals: whether new numbers have no more of them than their column."""
         records = list(self.records)
         for row, record in zip(self.rows, self._changed(table, decimals), strict=True):
             records[row] = record
-        _write(records, path)
+        _write(records, path, self.guise)
 
     def write_draws(self, draws: Iterable[Any], path: Path, decimals: bool = True) -> None:
         """Write tables that this one may be one below another, after columns with the number of the draw and the row."""
-        head = self.head[-1].removeprefix(b"\xef\xbb\xbf")
+        head, sep = self.head[-1], self.guise.sep.encode()
         end = head[len(head.rstrip(b"\r\n")) :] or b"\n"
 
         def lines() -> Iterator[bytes]:
-            yield b"draw,row," + head.rstrip(b"\r\n") + end
+            yield sep.join([b"draw", b"row", head.rstrip(b"\r\n")]) + end
             for number, table in enumerate(draws):
                 for row, record in enumerate(self._changed(table, decimals)):
-                    yield b"%d,%d,%b%b" % (number, row, record.rstrip(b"\r\n"), end)
+                    yield sep.join([b"%d" % number, b"%d" % row, record.rstrip(b"\r\n")]) + end
 
-        _write(lines(), path)
+        _write(lines(), path, self.guise)
 
     def _changed(self, table: Any, decimals: bool) -> list[bytes]:
         """The records of the rows, with the cells again that are others in `table`."""
         new: dict[int, list[tuple[int, str]]] = {}
         for column, (old, now, cells) in enumerate(zip(self.table.columns, table.columns, self.cells, strict=True)):
-            places, values = _changes(old, now)
+            places, values = changes(old, now)
             if len(places):
-                write = _writer(old, values, cells, decimals)
+                write = _writer(old, values, cells, decimals, self.guise.decimal)
                 for row, value in zip(places.tolist(), values, strict=True):
                     new.setdefault(row, []).append((column, write(value)))
         quoted = [next((c for c in cells if c), b"").startswith(b'"') for cells in self.cells]
         records = [self.records[row] for row in self.rows]
-        for row, changes in new.items():
+        sep = self.guise.sep
+        for row, others in new.items():
             record = records[row]
-            parts = _split(record)
-            for column, text in changes:
-                parts[column] = _cell(text, quoted[column] or parts[column].startswith(b'"'))
-            records[row] = b",".join(parts) + record[len(record.rstrip(b"\r\n")) :]
+            parts = _split(record, sep)
+            for column, text in others:
+                parts[column] = _cell(text, quoted[column] or parts[column].startswith(b'"'), sep)
+            records[row] = sep.encode().join(parts) + record[len(record.rstrip(b"\r\n")) :]
         return records
 
 
-def unpacked(path: Path) -> bytes:
-    """The bytes of a CSV file, also of a packed one."""
-    data = path.read_bytes()
-    return gzip.decompress(data) if path.name.lower().endswith(".gz") else data
-
-
-def rows_of(data: bytes, path: Path, rows: int) -> list[list[bytes]]:
-    """The cells of each row of a CSV file as they are written; rows: how many there are."""
-    records, full = _rows(data, path, rows)
-    return [_split(records[place]) for place in full[1:]]
+def rows_of(data: bytes, path: Path, rows: int, sep: str = ",") -> list[list[bytes]]:
+    """The cells of each row of a text file as they are written; rows: how many there are."""
+    records, full = _rows(data, path, rows, sep)
+    return [_split(records[place], sep) for place in full[1:]]
 
 
 def unquoted(cell: bytes) -> str:
@@ -94,9 +96,9 @@ def unquoted(cell: bytes) -> str:
     return text[1:-1].replace('""', '"') if text.startswith('"') else text
 
 
-def _rows(data: bytes, path: Path, rows: int) -> tuple[list[bytes], list[int]]:
-    """The records of a CSV file, and which of them are the header and a row: blank lines are none."""
-    records = list(_records(data, path))
+def _rows(data: bytes, path: Path, rows: int, sep: str) -> tuple[list[bytes], list[int]]:
+    """The records of a text file, and which of them are the header and a row: blank lines are none."""
+    records = list(_records(data, path, sep))
     full = [i for i, record in enumerate(records) if record.strip(b"\r\n")]
     if len(full) != rows + 1:
         raise InvalidFile(
@@ -106,17 +108,17 @@ def _rows(data: bytes, path: Path, rows: int) -> tuple[list[bytes], list[int]]:
     return records, full
 
 
-def _write(records: Iterable[bytes], path: Path) -> None:
+def _write(records: Iterable[bytes], path: Path, guise: Guise) -> None:
     with whole_or_nothing(path) as draft:
-        if path.name.lower().endswith(".gz"):
-            draft.write_bytes(gzip.compress(b"".join(records), mtime=0))
-        else:
-            with draft.open("wb") as file:
-                file.writelines(records)
+        if guise.encoding != "utf-8" or draft.suffix.lower() in PACKED:
+            return pack(guise.encode(b"".join(records)), draft)
+        with draft.open("wb") as file:
+            file.write(guise.bom)
+            file.writelines(records)
 
 
-def _records(data: bytes, path: Path) -> Iterator[bytes]:
-    """The records of a CSV file with their line ends; a quoted cell may hold line ends of its own."""
+def _records(data: bytes, path: Path, sep: str) -> Iterator[bytes]:
+    """The records of a text file with their line ends; a quoted cell may hold line ends of its own."""
     open_: list[bytes] = []
     for line in data.splitlines(keepends=True):
         if open_ or b'"' in line:
@@ -124,7 +126,7 @@ def _records(data: bytes, path: Path) -> Iterator[bytes]:
             if open_[:-1] and b'"' not in line:  # a quoted cell goes on
                 continue
             line = b"".join(open_)
-            if not _RECORD.fullmatch(line.removeprefix(b"\xef\xbb\xbf")):
+            if not _patterns(sep)[1].fullmatch(line):
                 open_ = [line]
                 continue
             open_ = []
@@ -133,17 +135,17 @@ def _records(data: bytes, path: Path) -> Iterator[bytes]:
         raise InvalidFile(f"{path} has a quote that is not closed: {open_[0][:60].decode(errors='replace')!r}. Close it.")
 
 
-def _split(record: bytes) -> list[bytes]:
-    return _CELLS.findall(b"," + record.rstrip(b"\r\n"))
+def _split(record: bytes, sep: str) -> list[bytes]:
+    return _patterns(sep)[0].findall(sep.encode() + record.rstrip(b"\r\n"))
 
 
-def _cell(text: str, quoted: bool) -> bytes:
-    if quoted or re.search(r'[,"\r\n]', text):
+def _cell(text: str, quoted: bool, sep: str) -> bytes:
+    if quoted or sep in text or re.search(r'["\r\n]', text):
         text = '"' + text.replace('"', '""') + '"'
     return text.encode()
 
 
-def _changes(old: Any, now: Any) -> tuple[np.ndarray, list[Any]]:
+def changes(old: Any, now: Any) -> tuple[np.ndarray, list[Any]]:
     """The rows whose values are others, and what they are; a cell that is missing now stays as it was."""
     import pyarrow as pa
     from pyarrow import compute
@@ -162,10 +164,17 @@ def _changes(old: Any, now: Any) -> tuple[np.ndarray, list[Any]]:
     return np.flatnonzero(differs.to_numpy()), values.to_pylist()
 
 
-def _writer(old: Any, values: list[Any], cells: tuple[bytes, ...], decimals: bool) -> Writer:
+def _writer(old: Any, values: list[Any], cells: tuple[bytes, ...], decimals: bool, decimal: str = ".") -> Writer:
     """How new values of a column are written: as its cells are."""
     texts = [cell.decode().strip('" ') for cell in cells]
     like: Any = values[0]
+    if decimal == "," and isinstance(like, (int, float)) and not isinstance(like, bool):
+        found = number_format([text for text in texts if re.search(r"\d", text)], ",")
+        if found is not None and found.thousands:
+            return found.write
+        points = tuple(cell.replace(b",", b".") for cell in cells)
+        plain = _writer(old, values, points, decimals)
+        return lambda value: plain(value).replace(".", ",")
     if isinstance(like, bool):
         word = next((text for text in texts if text.lower() in ("true", "false")), "true")
         return lambda value: str(value).upper() if word.isupper() else str(value) if word.istitle() else str(value).lower()

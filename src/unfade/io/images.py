@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from unfade.errors import InvalidData, InvalidFile
+from unfade.io.guise import Layout
 from unfade.io.image_files import ENDINGS, Unmeasured, described, read_frame, write_frame
 from unfade.io.tables import read_table
 from unfade.storage import DRAFT, check_free, check_writable, followed
@@ -300,14 +301,13 @@ def are_frames(path: Path) -> bool:
         return False
 
 
-def read_data(path: Path, missing: float | str | None = None) -> tuple[Any, Unmeasured | None]:
+def read_data(path: Path, missing: Any = None, layout: Layout | None = None) -> tuple[Any, Unmeasured | None]:
     """Read a table, an array, or images with NaN where pixels are missing.
 
     Parameters
     ----------
     path : Path
-    missing : float, str or None
-        Value of missing pixels, as in `open_frames`; for images only.
+    missing, layout : as in `open_frames`, for images; as in `read_table`, for tables
 
     Returns
     -------
@@ -318,7 +318,7 @@ def read_data(path: Path, missing: float | str | None = None) -> tuple[Any, Unme
     if not are_frames(path):
         if missing is not None:
             raise InvalidData(f"A value of missing pixels is for images, {path} holds none. Leave it out.")
-        return read_table(path), None
+        return read_table(path, layout), None
     frames = open_frames(path, missing)
     return frames.read(range(len(frames))), frames.rule
 

@@ -13,6 +13,7 @@ from pyarrow import csv, parquet
 from unfade.data.containers import check_names
 from unfade.errors import InvalidData, InvalidFile
 from unfade.io import tables as files
+from unfade.io.guise import Guise, Layout, guise_of, is_text, open_packed
 from unfade.storage import check_name
 
 READ = 2**16  # rows that are read together
@@ -57,26 +58,34 @@ def parse_memory(memory: str | int) -> int:
 
 @dataclass(frozen=True)
 class Source:
-    """A table on disk that is read some rows at a time: a Parquet or CSV file, or the Parquet files of a folder.
+    """A table on disk that is read some rows at a time: a Parquet or text file, or the Parquet files of a folder.
 
     Parameters
     ----------
     path : Path
     files : tuple of Path
     schema : pyarrow Schema
+    guise : Guise or None
+        How a text file is written; None: a Parquet file.
+    grouped : tuple of str
+        Columns of numbers such as 1.234, with a mark between groups of three digits.
     """
 
     path: Path
     files: tuple[Path, ...]
     schema: pa.Schema
+    guise: Guise | None = None
+    grouped: tuple[str, ...] = ()
 
     @classmethod
-    def open(cls, path: "str | os.PathLike[str] | Source") -> "Source":
-        """Open a file or folder; types of CSV columns are those of the whole file, which takes a pass over it.
+    def open(cls, path: "str | os.PathLike[str] | Source", layout: Layout | None = None) -> "Source":
+        """Open a file or folder; types of columns of text are those of the whole file, which takes a pass over it.
 
         Parameters
         ----------
         path : path or Source
+        layout : Layout or None
+            What the user states about a text file.
 
         Returns
         -------
@@ -94,10 +103,14 @@ class Source:
             found = (path,)
         else:
             raise InvalidFile(f"Expected a file or folder at {path}, found none. Check the path.")
-        schema = _csv_schema(path) if _is_csv(path) else _parquet_schema(found)
+        files.check_layout(path, layout or Layout())
+        guise = guise_of(path, layout) if path.is_file() and is_text(path) else None
+        schema = _parquet_schema(found) if guise is None else _csv_schema(path, guise)
         files.check_header(path, schema.names)
         check_names(schema.names)
-        return cls(path, found, schema)
+        grouped = _grouped(path, guise, schema) if guise is not None and guise.decimal == "," else {}
+        schema = pa.schema([pa.field(each.name, grouped.get(each.name, each.type)) for each in schema])
+        return cls(path, found, schema, guise, tuple(grouped))
 
     def tables(self, size: int, start: int = 0) -> Iterator[pa.Table]:
         """Read tables of `size` rows, the last one shorter, from row `start` on.
@@ -125,8 +138,13 @@ class Source:
 
     def _batches(self, size: int, start: int) -> Iterator[pa.RecordBatch]:
         """Read batches of at most `size` rows, from row `start` on."""
-        if _is_csv(self.path):
-            for batch in _open_csv(self.path, dict(zip(self.schema.names, self.schema.types, strict=True))):
+        if self.guise is not None:
+            types = dict(zip(self.schema.names, self.schema.types, strict=True)) | dict.fromkeys(self.grouped, pa.string())
+            for batch in _open_csv(self.path, self.guise, types):
+                for name in self.grouped:
+                    place = self.schema.get_field_index(name)
+                    cells = files.ungrouped(batch.column(place)).cast(self.schema.field(name).type)
+                    batch = batch.set_column(place, name, cells)
                 yield batch.slice(min(start, batch.num_rows))
                 start -= min(start, batch.num_rows)
             return
@@ -151,17 +169,12 @@ class Source:
         return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in self.files]
 
 
-def _is_csv(path: Path) -> bool:
-    """Check whether a path is that of a CSV file."""
-    return path.is_file() and path.name.lower().endswith((".csv", ".csv.gz"))
-
-
 def _told(path: Path, batches: Iterator[Any]) -> Iterator[Any]:
     """Give batches; raise errors of reading as InvalidFile."""
     try:
         yield from batches
     except (OSError, ValueError, EOFError, pa.ArrowException) as error:
-        raise InvalidFile(f"Cannot read {path}: {error}. Expected a whole, valid Parquet or CSV file.") from None
+        raise InvalidFile(f"Cannot read {path}: {error}. Expected a whole, valid Parquet or text file.") from None
 
 
 def _parquet_schema(paths: Sequence[Path]) -> pa.Schema:
@@ -177,15 +190,30 @@ def _parquet_schema(paths: Sequence[Path]) -> pa.Schema:
     return schema
 
 
-def _open_csv(path: Path, types: dict[str, Any] | None = None, only: Sequence[str] = ()) -> Any:
-    """Open a CSV file for reading in batches."""
-    convert = files.csv_options(column_types=types, include_columns=list(only))
-    read = csv.ReadOptions(block_size=2**22)
-    return csv.open_csv(path, read_options=read, parse_options=files.csv_lines(), convert_options=convert)
+def _open_csv(path: Path, guise: Guise, types: dict[str, Any] | None = None, only: Sequence[str] = ()) -> Any:
+    """Open a text file for reading in batches."""
+    convert = files.csv_options(column_types=types, include_columns=list(only), decimal_point=guise.decimal)
+    read = csv.ReadOptions(block_size=2**22, encoding=guise.encoding.replace("utf-8", "utf8"))
+    file = open_packed(path)
+    file.read(len(guise.bom))
+    return csv.open_csv(file, read_options=read, parse_options=files.csv_lines(guise.sep), convert_options=convert)
 
 
-def _csv_schema(path: Path) -> pa.Schema:
-    """Find the names and types of a CSV file: for each column the first type that all its cells have.
+def _grouped(path: Path, guise: Guise, schema: pa.Schema) -> dict[str, Any]:
+    """Find columns of numbers with a mark between groups of three digits, which takes one more pass; with their types."""
+    names = [each.name for each in schema if pa.types.is_string(each.type)]
+    found = dict.fromkeys(names, pa.null())
+    for batch in _open_csv(path, guise, dict.fromkeys(names, pa.string()), names) if names else ():
+        for name, column in zip(names, batch.columns, strict=True):
+            if name in found and (kind := files.grouped_type(column)) is None:
+                del found[name]
+            elif name in found and found[name] != pa.float64() and not pa.types.is_null(kind):
+                found[name] = kind
+    return {name: kind for name, kind in found.items() if not pa.types.is_null(kind)}
+
+
+def _csv_schema(path: Path, guise: Guise) -> pa.Schema:
+    """Find the names and types of a text file: for each column the first type that all its cells have.
 
     pyarrow's streaming reader takes the types of the first block; if a later cell does not fit, the next type is tried.
     """
@@ -194,13 +222,13 @@ def _csv_schema(path: Path) -> pa.Schema:
     schema: Any = None
     while True:
         try:
-            reader = _open_csv(path, schema and dict(zip(schema.names, schema.types, strict=True)))
+            reader = _open_csv(path, guise, schema and dict(zip(schema.names, schema.types, strict=True)))
             if schema is None:
                 schema = reader.schema
                 check_names(schema.names)
             for _ in reader:
                 pass
-            return _with_codes(path, schema)
+            return _with_codes(path, guise, schema)
         except (OSError, pa.ArrowException) as error:
             unfit = re.search(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error", str(error))
             if schema is None or unfit is None or schema.types[int(unfit[1])] == _TYPES[-1]:
@@ -210,11 +238,11 @@ def _csv_schema(path: Path) -> pa.Schema:
             schema = schema.set(column, pa.field(schema.names[column], wider))
 
 
-def _with_codes(path: Path, schema: pa.Schema) -> pa.Schema:
+def _with_codes(path: Path, guise: Guise, schema: pa.Schema) -> pa.Schema:
     """Change columns of codes that look like numbers to text, which takes one more pass."""
     files.check_text(path, schema)
     if names := files.numbers_in(schema):
-        for batch in _open_csv(path, dict.fromkeys(names, pa.string()), names):
+        for batch in _open_csv(path, guise, dict.fromkeys(names, pa.string()), names):
             for name in files.codes_in(batch):
                 schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
     return schema

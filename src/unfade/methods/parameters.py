@@ -8,6 +8,8 @@ import torch
 
 from unfade.corruption.simulated import steps_of
 from unfade.data.columns import Missing
+from unfade.data.constraints import Applicable, Constraints, Derived, Order, Sums, parse_constraints
+from unfade.data.dataset import Dataset, read
 from unfade.data.options import Bounds, DetectionLimits
 from unfade.errors import InvalidData
 from unfade.methods.registry import METHODS, candidates_for, members_for
@@ -30,6 +32,10 @@ class Parameters:
     fill: str = "mean"
     bounds: Bounds | None = None
     detection_limits: DetectionLimits | None = None
+    applicable: Applicable | None = None
+    derived: Derived | None = None
+    sums: Sums | None = None
+    order: Order | None = None
     scaling: str | None = "auto"
     network: str = "auto"
     n_members: int | str = "auto"
@@ -63,6 +69,7 @@ class Parameters:
             raise InvalidData(f"fill must be one of {', '.join(FILLS)}, got {self.fill!r}.")
         if not isinstance(self.settings, (dict, type(None))):
             raise InvalidData(f"settings must be a dictionary of settings by name, or None, got {self.settings!r}.")
+        parse_constraints(*self.constraints().values())
         self.members_to_train(1)
         self.candidates_to_use(PAPER, predictive=False)
         self.torch_device()
@@ -71,6 +78,21 @@ class Parameters:
     def exact(self) -> bool:
         """Whether observed cells are clean."""
         return self.noise is None and self.corruption is None
+
+    def constraints(self) -> dict[str, Any]:
+        """The constraints between columns, by name."""
+        return {name: getattr(self, name) for name in ("applicable", "derived", "sums", "order")}
+
+    def read(self, X: Any) -> Dataset:
+        """Read data to fit on, or to see what there is to recover; what follows from constraints is not missing."""
+        if isinstance(X, Dataset):
+            return X
+        data = read(X, None, self.kinds, self.missing, self.detection_limits)
+        return data.constrained(self.bound(data), self.exact)
+
+    def bound(self, data: Dataset) -> Constraints:
+        """The constraints, bound to the columns of data."""
+        return Constraints.bind(data.container.columns, data.obs.event_shape, **self.constraints())
 
     def members_to_train(self, features: int, stacked: bool = False) -> int:
         """How many ensemble members to train for data of so many features; stacked: together with models of other kinds."""

@@ -11,10 +11,18 @@ from unfade.corruption.mixed import recording
 from unfade.corruption.noise import Corruption
 from unfade.corruption.simulated import SimulatedCorruption, Step, steps_of
 from unfade.data.columns import TEMPORAL
+from unfade.data.constraints import Constraints, warn_conflicts
 from unfade.data.dataset import Dataset
 from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations
-from unfade.data.options import model_space, named_noise, warn_few_images, warn_passthrough_with_missing, warn_unusual
+from unfade.data.options import (
+    model_space,
+    named_noise,
+    relative_noise,
+    warn_few_images,
+    warn_passthrough_with_missing,
+    warn_unusual,
+)
 from unfade.data.support_gaps import SupportGap, find_gaps, warn_gaps
 from unfade.errors import InvalidData
 from unfade.methods.parameters import Parameters
@@ -129,18 +137,19 @@ def _noise_in_words(noise: Any) -> str:
 
 def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     """Decide everything that a fit to these data needs, and warn of what users would want to know."""
-    method, obs, columns, settings = parameters.method, data.obs, data.columns, _settings(parameters)
+    method, columns, settings = parameters.method, data.columns, _settings(parameters)
+    obs, constraints = data.obs, parameters.bound(data)
     conv, growing = _convolutional(parameters, obs), _is(parameters.noise, "learn-by-value")
     scaling = _scaling(parameters.scaling, conv is not None, growing)
-    noise = _noise(parameters, data, scaling)
-    mixed = METHODS[method].mixed and settings.get("posterior") != "bound"
-    encoder = model_space(obs, columns, scaling, noise, parameters.bounds, mixed, conv is not None)
+    noise, mixed = _noise(parameters, data, scaling), METHODS[method].mixed and settings.get("posterior") != "bound"
+    relative = relative_noise(parameters.noise, data.container.names, obs, columns)
+    encoder = model_space(obs, columns, scaling, noise, parameters.bounds, mixed, conv is not None, relative)
     images = conv is not None or is_image(obs.event_shape)
-    gaps = find_gaps(obs, columns)
-    _warn(parameters, data, encoder, gaps, images)
+    gaps = [gap for gap in find_gaps(obs, columns) if not constraints.explains(gap.column, gap.other)]
+    _warn(parameters, data, encoder, gaps, images, constraints)
     architecture = conv or _fully_connected(parameters, len(obs), encoder)
-    by_prediction = predicts(settings.get("posterior", "auto"), len(encoder.numbers))
-    predictive = method == "tae" and not architecture.decoder_sees and by_prediction
+    predictive = method == "tae" and predicts(settings.get("posterior", "auto"), len(encoder.numbers))
+    predictive = predictive and not architecture.decoder_sees
     stacked = _stacked(parameters, encoder, growing)
     members = parameters.members_to_train(encoder.features, stacked)
     training = parameters.training or training_for(
@@ -166,7 +175,7 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
         seed=seed,
         device=parameters.torch_device(),
         samples=len(obs),
-        missing=1 - float(obs.observed.double().mean()),
+        missing=1 - float((data.observed if data.closed is None else data.observed | data.closed).double().mean()),
     )
 
 
@@ -205,9 +214,13 @@ def _scaling(asked: str | None, convolutional: bool, growing: bool) -> str | Non
     return "joint-variance" if convolutional or growing else "variance"
 
 
-def _warn(parameters: Parameters, data: Dataset, encoder: FeatureEncoder, gaps: Sequence[SupportGap], images: bool) -> None:
+def _warn(
+    parameters: Parameters, data: Dataset, encoder: FeatureEncoder, gaps: Sequence[SupportGap], images: bool,
+    constraints: Constraints,
+) -> None:  # fmt: skip
     """Warn of what users would want to know of their data before a fit."""
     warn_unusual(data.obs, encoder, data.columns, noisy=not parameters.exact)
+    warn_conflicts(constraints, np.where(data.obs.observed, data.obs.values, np.nan).astype(float))
     warn_passthrough_with_missing(data.container, parameters.kinds)
     warn_gaps(gaps, data.columns)
     if images:
