@@ -39,6 +39,8 @@ from unfade.training.threads import one_thread
 def read_to_fit(parameters: Parameters, X: object) -> Dataset:
     """Read data to fit on: kinds of columns are found, and impossible values left out."""
     data = parameters.read(X)
+    if data.deduced is not None:  # a copy of other cells, which would make held-out cells of its column easy to predict
+        data = data.of(data.obs.only(~data.deduced))
     if not data.obs.observed.any():
         raise InvalidData("Nothing is observed in the whole table: every entry is missing. Give at least one number.")
     return data.of(without_extremes(data.obs, data.columns))
