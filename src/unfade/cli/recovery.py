@@ -49,7 +49,7 @@ class Recovery:
     n_candidates: int | None
     fill: str | None
     dry_run: bool = False
-    layout: Layout | None = None
+    layout: "Layout | None" = None
     where: Path | None = None
     draws_format: str | None = None
 

@@ -144,12 +144,11 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     noise, mixed = _noise(parameters, data, scaling), METHODS[method].mixed and settings.get("posterior") != "bound"
     relative = relative_noise(parameters.noise, data.container.names, obs, columns)
     encoder = model_space(obs, columns, scaling, noise, parameters.bounds, mixed, conv is not None, relative)
-    images = conv is not None or is_image(obs.event_shape)
     gaps = [gap for gap in find_gaps(obs, columns) if not constraints.explains(gap.column, gap.other)]
-    _warn(parameters, data, encoder, gaps, images, constraints)
+    _warn(parameters, data, encoder, gaps, images := conv is not None or is_image(obs.event_shape), constraints)
     architecture = conv or _fully_connected(parameters, len(obs), encoder)
-    predictive = method == "tae" and predicts(settings.get("posterior", "auto"), len(encoder.numbers))
-    predictive = predictive and not architecture.decoder_sees
+    by_prediction = predicts(settings.get("posterior", "auto"), len(encoder.numbers))
+    predictive = method == "tae" and by_prediction and not architecture.decoder_sees
     stacked = _stacked(parameters, encoder, growing)
     members = parameters.members_to_train(encoder.features, stacked)
     training = parameters.training or training_for(
