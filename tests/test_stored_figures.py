@@ -180,11 +180,38 @@ def noise_by_column(row: str, column: str, place: int) -> list[float | None] | N
     return [stored("results/learned_noise.json")[f"{explained}/{level}/0/unfade"][names[place - 1]]]
 
 
+def series(row: str, column: str, place: int) -> list[float | None] | None:
+    names = {
+        "unfade: MAE": ("unfade", "MAE"),
+        "fitted to both": ("unfade, fitted to both", "MAE"),
+        "linear, run here": ("linear interpolation", "MAE"),
+        "seasonal, run here": ("seasonal interpolation", "MAE"),
+        "coverage, fitted to both": ("unfade, fitted to both", "coverage"),
+        "CPU seconds": ("unfade", "cpu_seconds"),
+    }
+    if column in ("best network", "linear, published"):
+        return None
+    method, score = names.get(column, ("unfade", column))
+    data, setting = row.split(", ")
+    results = stored("results/time-series.json")
+    found = [result[score] for name, result in results.items() if re.fullmatch(f"{data}/{setting}/\\d/{method}", name)]
+    spread = [float(np.ptp(found)) / 2] if score == "MAE" and len(found) > 1 else []
+    return [float(np.mean(found)), *spread]
+
+
+def network(row: str, column: str, place: int) -> list[float | None] | None:
+    names = {"largest error of a noise level": "noise error", "fit, CPU s": "fit", "memory, MB": "memory"}
+    names |= {"mean and 50 draws, CPU s": "mean and draws"}
+    return [stored("results/series-network.json")[f"sensors/{row.replace(',', '')}/0/unfade"][names.get(column, column)]]
+
+
 SOURCES: dict[str, Source] = {
     "scoreboard.md: table, setting": ten_tables,
     "research.md: R2 of clean columns": noise_by_column,
     "tables.md: table | column draws": real_holes,
     "tables.md: draws | consistent rows": held_constraints,
+    "time.md:  | unfade: MAE": series,
+    "time.md: steps | largest error": network,
     "wide.md: energy score, plain draws": wide("energy score"),
     "wide.md: energy score, resampled draws": wide("energy score"),
     "wide.md: CRPS, plain draws": wide("CRPS"),

@@ -69,6 +69,11 @@ class Recoverer(FittedAttributes, Judged, OneToOneFeatureMixin, TransformerMixin
         Totals and their parts: ``{"total": ["a", "b", "c"]}``.
     order : list or None
         Columns of which none is larger than the next: ``["low <= mid <= high"]``.
+    time : str or None
+        Column of times, dates or numbers: rows are steps of series, in any order, and draws are coherent along time. The
+        step between rows is found. None: rows are exchangeable.
+    panel : str, tuple of str or None
+        Columns that identify series: ``("patient",)``.
     scaling : {"auto", "variance", "interval", "joint-variance", "joint-interval"} or None
         Map of entries to model space: per column, or jointly if all share a unit (images). "auto": by variance, jointly
         for convolutional networks.
@@ -123,7 +128,7 @@ class Recoverer(FittedAttributes, Judged, OneToOneFeatureMixin, TransformerMixin
         fill: str = "mean",
         bounds: Bounds | None = None, detection_limits: dict[Any, tuple[str, float]] | None = None,
         applicable: Applicable | None = None, derived: Derived | None = None, sums: Sums | None = None,
-        order: Order | None = None,
+        order: Order | None = None, time: str | None = None, panel: str | tuple[str, ...] | None = None,
         scaling: str | None = "auto", network: str = "auto", n_members: int | str = "auto", calibrate: bool = True,
         n_candidates: int | str = "auto", max_steps: int | None = None, max_seconds: float | None = None,
         architecture: AnyArchitecture | None = None, training: TrainingConfig | None = None,
@@ -141,6 +146,8 @@ class Recoverer(FittedAttributes, Judged, OneToOneFeatureMixin, TransformerMixin
         self.derived = derived
         self.sums = sums
         self.order = order
+        self.time = time
+        self.panel = panel
         self.scaling = scaling
         self.network = network
         self.n_members = n_members

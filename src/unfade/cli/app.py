@@ -60,6 +60,7 @@ from unfade.cli.options import (
     NumberOfDraws,
     Order,
     OutputData,
+    Panel,
     PrintSettings,
     Query,
     Quick,
@@ -77,6 +78,7 @@ from unfade.cli.options import (
     StdTo,
     StepSchedule,
     SumOf,
+    Time,
     Together,
     Ways,
     Where,
@@ -196,8 +198,9 @@ def recover(
     save: Save = None, memory: Memory = "2GB", checkpoint: CheckpointFolder = None,
     checkpoint_every: CheckpointEvery = 60.0, resume: Resume = False, n_candidates: Candidates = None,
     dry_run: DryRun = False, seed: Seed = 0, max_steps: MaxSteps = None, max_seconds: MaxSeconds = None,
-    applicable: Applicable = None, derived: Derived = None, sums: SumOf = None, order: Order = None, where: Where = None,
-    draws_format: DrawsFormat = None, sep: Separator = None, decimal: Decimal = None, encoding: Encoding = None,
+    applicable: Applicable = None, derived: Derived = None, sums: SumOf = None, order: Order = None, time: Time = None,
+    panel: Panel = None, where: Where = None, draws_format: DrawsFormat = None, sep: Separator = None,
+    decimal: Decimal = None, encoding: Encoding = None,
     sheet: Sheet = None, query: Query = None, quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Fill and clean a file: fit on it (or use a fitted model), and write the posterior mean, with draws if asked for."""
@@ -209,7 +212,7 @@ def recover(
             raise InvalidData(f"--draws must be at least 1, got {draws}.")
         parameters = fit_parameters(
             seed, method, noise, kinds, bounds, detection_limits, scaling, network, n_members, max_steps, max_seconds,
-            missing, applicable, derived, sums, order,
+            missing, applicable, derived, sums, order, time, panel,
         )  # fmt: skip
         keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
         job = Recovery(
@@ -227,9 +230,9 @@ def diagnose(
     missing: Marks = None, bounds: Bounds = None, detection_limits: DetectionLimits = None, scaling: Scale = "auto",
     network: Network = "auto", n_members: Members = None, report: Report = None, model: Model = None, seed: Seed = 0,
     max_steps: MaxSteps = None, max_seconds: MaxSeconds = None, missing_value: MissingValue = None,
-    applicable: Applicable = None, derived: Derived = None, sums: SumOf = None, order: Order = None,
-    sep: Separator = None, decimal: Decimal = None, encoding: Encoding = None, sheet: Sheet = None, query: Query = None,
-    quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
+    applicable: Applicable = None, derived: Derived = None, sums: SumOf = None, order: Order = None, time: Time = None,
+    panel: Panel = None, sep: Separator = None, decimal: Decimal = None, encoding: Encoding = None,
+    sheet: Sheet = None, query: Query = None, quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Judge without the truth how far to trust a recovery: a verdict in words for each check."""
     from unfade.estimator import Recoverer
@@ -245,7 +248,7 @@ def diagnose(
             out.say(f"{data}: {len(table)} images; pixels missing: {rule}")
         parameters = fit_parameters(
             seed, method, noise, kinds, bounds, detection_limits, scaling, network, n_members, max_steps, max_seconds,
-            missing, applicable, derived, sums, order,
+            missing, applicable, derived, sums, order, time, panel,
         )  # fmt: skip
         if model is None and rule is None:
             table = read_to_recover(asked := Recoverer(**parameters).parameters(), table)

@@ -70,6 +70,8 @@ _FIT = [
     "derived",
     "sums",
     "order",
+    "time",
+    "panel",
     "scaling",
     "network",
     "n_members",
@@ -84,6 +86,12 @@ _CONSTRAINTS = ("applicable", "derived", "sums", "order")
 RULES: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(_FIT, (_FITTED,)),
     **{name: (_tables(name), _FITTED) for name in _CONSTRAINTS},
+    "time": (
+        _tables("time"),
+        _FITTED,
+        Rule(lambda a: not a.folder, "--time needs the whole table in memory, unlike -o FOLDER: give -o a file."),
+    ),
+    "panel": (_tables("panel"), _FITTED, Rule(lambda a: a.has("time"), "--panel needs --time, the column of times.")),
     **{name: (_tables(name),) for name in (*_TEXTUAL, "sheet")},
     "where": (
         _tables("where"),

@@ -33,6 +33,8 @@ Derived = Annotated[
 ]
 SumOf = Annotated[list[str] | None, typer.Option("--sum", help="Total and its parts: 'total=a+b+c'.")]
 Order = Annotated[list[str] | None, typer.Option(help="Columns of which none is larger than the next: 'low<=mid<=high'.")]
+Time = Annotated[str | None, typer.Option(help="Column of times: rows are steps of series, in any order.")]
+Panel = Annotated[list[str] | None, typer.Option(help="Column that identifies series, with --time; may be repeated.")]
 Where = Annotated[
     Path | None,
     typer.Option(help="Table of the same shape, 1 for missing cells that are filled, 0 for those that stay empty."),

@@ -24,6 +24,8 @@ def fit_parameters(
     derived: list[str] | None = None,
     sums: list[str] | None = None,
     order: list[str] | None = None,
+    time: str | None = None,
+    panel: list[str] | None = None,
 ) -> dict[str, Any]:
     """Convert options of the fit to parameters of Recoverer."""
     return {
@@ -37,6 +39,8 @@ def fit_parameters(
         "derived": dict(_named(text, "--derived", "'bmi=wgt / hgt ** 2'") for text in derived or ()) or None,
         "sums": dict(map(parse_sum, sums or ())) or None,
         "order": list(order or ()) or None,
+        "time": time,
+        "panel": tuple(panel or ()) or None,
         "scaling": None if scaling == "none" else scaling,
         "network": network,
         "n_members": n_members or "auto",

@@ -58,12 +58,12 @@ class Container:
         """Find the cells of a frame that are not empty, (samples, columns); None for plain arrays."""
         if not self.columns:
             return None
-        frame = _named(self.template)
+        frame = named_frame(self.template)
         return np.stack([~missing_cells(frame[column.name], column) for column in self.columns], 1)
 
     def hide(self, hidden: np.ndarray) -> Any:
         """Return the frame without the cells `hidden`, (samples, columns)."""
-        frame = _named(self.template)
+        frame = named_frame(self.template)
         columns = []
         for i, name in enumerate(frame.columns):
             values = [None if gone else value for value, gone in zip(frame[name].to_list(), hidden[:, i], strict=True)]
@@ -107,7 +107,7 @@ def open_container(
     dtype = np.dtype(np.float32 if str(getattr(data, "dtype", "")).endswith("float32") else np.float64)
     if not _is_frame(data):
         return without_marks(data, missing), Container(None, data if isinstance(data, torch.Tensor) else None, dtype)
-    frame = _named(data)
+    frame = named_frame(data)
     given, marks = kinds or {}, missing if isinstance(missing, dict) else {"": missing}
     for what, named in (("kinds", given), ("missing", marks)):
         if unknown := sorted(set(named) - {"", *frame.columns}):
@@ -161,16 +161,16 @@ def without_marks(data: Any, missing: Missing | None) -> Any:
 
 def take(data: Any, rows: np.ndarray) -> Any:
     """Select rows of a table or array, in the same kind of container."""
-    return (
-        _named(data)[rows].to_native() if _is_frame(data) else (data if hasattr(data, "shape") else np.asarray(data))[rows]
-    )
+    if _is_frame(data):
+        return named_frame(data)[rows].to_native()
+    return (data if hasattr(data, "shape") else np.asarray(data))[rows]
 
 
 def detection_limits(data: Any, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray] | None:
     """Return low and high ends of every cell, infinite if not censored; None if no column holds detection limits."""
     if not any(column.censored for column in columns):
         return None
-    frame = _named(data)
+    frame = named_frame(data)
     low = np.full((len(frame), len(columns)), -np.inf)
     high = np.full((len(frame), len(columns)), np.inf)
     for i, column in enumerate(columns):
@@ -200,7 +200,7 @@ def _is_frame(data: Any) -> bool:
     return nw.dependencies.is_into_dataframe(data)
 
 
-def _named(data: Any) -> Any:
+def named_frame(data: Any) -> Any:
     """Make a narwhals frame with string names; pandas also has frames with numbered columns."""
     import narwhals as nw
 
@@ -212,6 +212,6 @@ def _named(data: Any) -> Any:
 
 def _decoded_frame(template: Any, values: np.ndarray, columns: Sequence[Column]) -> Any:
     """Decode values into a frame like the template."""
-    frame = _named(template)
+    frame = named_frame(template)
     series = [decode_column(frame[column.name], values[:, i], column) for i, column in enumerate(columns)]
     return frame_like(template, series)

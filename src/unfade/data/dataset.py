@@ -13,6 +13,7 @@ from unfade.data.containers import Container, materialised, open_container, take
 from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations, as_observations
 from unfade.data.options import DetectionLimits, with_detection_limits
+from unfade.data.timeline import Timeline
 from unfade.errors import InvalidData
 
 
@@ -21,7 +22,7 @@ class Dataset:
     """Observations (samples, *event), NaN read as missing, with their container.
 
     deduced: cells that follow from observed ones by a constraint, and count as observed; closed: cells that must stay
-    empty; both (samples, columns), None if there are none.
+    empty; both (samples, columns), None if there are none. timeline: when rows were, if they are steps of series.
     """
 
     obs: Observations
@@ -29,6 +30,7 @@ class Dataset:
     _encoded: list[tuple[FeatureEncoder, Observations]] = field(default_factory=list, repr=False, compare=False)
     deduced: torch.Tensor | None = None
     closed: torch.Tensor | None = None
+    timeline: Timeline | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -113,8 +115,9 @@ class Dataset:
         index, frame = torch.from_numpy(which), self.container.template
         container = replace(self.container, template=frame if frame is None else take(frame, which))
         encoded = [(encoder, entered[index]) for encoder, entered in self._encoded]
-        masks = (mask if mask is None else mask[index] for mask in (self.deduced, self.closed))
-        return Dataset(self.obs[index], container, encoded, *masks)
+        deduced, closed = (mask if mask is None else mask[index] for mask in (self.deduced, self.closed))
+        timeline = self.timeline and self.timeline.rows(which)
+        return Dataset(self.obs[index], container, encoded, deduced, closed, timeline)
 
     def hide(self, hidden: np.ndarray) -> Observations:
         """Remove the cells `hidden`, (samples, columns) in the user's order of columns, from the observations."""

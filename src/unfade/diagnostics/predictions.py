@@ -110,14 +110,18 @@ def _draws_of_hidden(model: FittedModel, data: Dataset, hidden: np.ndarray, n_dr
 
     The rows of all folds are encoded together, some at a time if their draws would take too much memory.
     """
+    if data.timeline is not None:  # a step is predicted from all others
+        without = [replace(data.of(data.hide(cells)), deduced=None) for cells in hidden]
+        draws = [model.sample(each, n_draws, seed=seed).values for each in without]
+        return np.concatenate([x[:, cells] for x, cells in zip(draws, hidden, strict=True)], 1)
     fold, rows = np.nonzero(hidden.any(2))
     found, height = [], max(1, _DRAWN // (n_draws * hidden.shape[2]))
     for start in range(0, len(rows), height):
-        part, without = rows[start : start + height], hidden[fold, rows][start : start + height]
+        part, gone = rows[start : start + height], hidden[fold, rows][start : start + height]
         repeated = data.rows(part)
-        shown = Dataset(repeated.hide(without), replace(repeated.container, dtype=np.dtype(np.float64)))
+        shown = Dataset(repeated.hide(gone), replace(repeated.container, dtype=np.dtype(np.float64)))
         values = model.sample(shown, n_draws, seed=seed, row_ids=part.tolist()).values
-        found.append(values[:, without])
+        found.append(values[:, gone])
     return np.concatenate(found, 1)
 
 

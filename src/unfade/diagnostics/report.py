@@ -18,6 +18,7 @@ from unfade.diagnostics.markup import escaped, figure, folded, section, short, t
 from unfade.diagnostics.panels import SEEN, draw_coverage, draw_missing, draw_pair, draw_values
 from unfade.diagnostics.plots import pattern
 from unfade.diagnostics.predictions import outliers
+from unfade.diagnostics.series import series_picture
 from unfade.inference.draws import Draws
 from unfade.inference.fitted_model import FittedModel
 from unfade.methods.parameters import Parameters
@@ -67,6 +68,7 @@ def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws
     draws : Draws of X; None, or fewer than three: draws of some rows are made
     """
     data, draws = model.read(X), None if draws is None or len(draws) < 3 else draws
+    draws = model.sample(data, 20) if draws is None and data.timeline is not None else draws
     found, large = diagnose(model, data), large_images(model)
     rows = np.sort(np.random.default_rng(0).permutation(len(data))[: 6 if large else _ROWS])
     part = data.rows(rows)
@@ -81,6 +83,8 @@ def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws
         rest += [_surprising(model, data, rows, len(columns)), _noise(found), _links(found)]
     else:
         first.insert(0, _gallery(given, values))
+    if data.timeline is not None and draws is not None:
+        first.insert(0, section("Series", figure(*series_picture(data, draws.values))))
     rest += [_simple(found), _learning(model), _settings(model)]
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -213,8 +217,7 @@ def _pairs(given: np.ndarray, values: np.ndarray, columns: Sequence[Column]) -> 
 
 
 def _surprising(model: FittedModel, data: Dataset, rows: np.ndarray, columns: int) -> str:
-    step = -(-len(rows) * columns // _CELLS)
-    rows = rows[::step]
+    rows = rows[:: -(-len(rows) * columns // _CELLS)] if data.timeline is None else np.arange(len(data))
     found = outliers(model, data.rows(rows), most=12, n_draws=50)
     lines = [
         (
@@ -293,15 +296,12 @@ def _gallery(given: np.ndarray, values: np.ndarray, count: int = 6) -> str:
 
 
 def _settings(model: FittedModel) -> str:
-    parameters = {
-        field.name: getattr(model.parameters, field.name)
-        for field in fields(Parameters)
-        if getattr(model.parameters, field.name) is not None
-    }
+    parameters = {field.name: getattr(model.parameters, field.name) for field in fields(Parameters)}
+    parameters = {name: value for name, value in parameters.items() if value is not None}
     packages = [f"{name} {version(name)}" for name in ("unfade", "torch", "numpy", "scikit-learn")]
     rows = [(name, str(value)[:200]) for name, value in parameters.items()]
     rows += [("seed of the fit", str(model.seed)), ("training took", f"{sum(h.seconds for h in model.histories):.1f} s")]
-    rows += [("noise level", str(model.noise)[:200])]
-    rows += [("ensemble members", str(len(model.posterior.each)) if model.posterior is not None else "0")]
+    members = 0 if model.posterior is None else len(model.posterior.each)
+    rows += [("noise level", str(model.noise)[:200]), ("ensemble members", str(members))]
     rows += [("versions", f"{', '.join(packages)}, Python {platform.python_version()}")]
     return folded("Settings", table(("setting", "value"), rows))

@@ -25,6 +25,7 @@ from unfade.methods.parameters import Parameters
 from unfade.methods.plan import Plan, resolve
 from unfade.methods.recipes import Task
 from unfade.methods.registry import FitResult
+from unfade.methods.series import fit_series, series_seconds
 from unfade.methods.stacking import fit_ensembles
 from unfade.models.architectures import FlowArchitecture, is_image, of_images
 from unfade.models.kinds import all_of
@@ -63,24 +64,26 @@ def fit(
     plan = plan_for(parameters, data)
     task = plan.task(data)
     searched = task.corruption.searched.clone() if task.corruption.learned else torch.zeros(1, dtype=torch.bool)
-    if parameters.max_seconds:
+    if parameters.max_seconds and plan.clock is None:
         rest = parameters.max_seconds - (0.0 if then_draw is None else _seconds_to_draw(parameters, plan, task, then_draw))
         task = replace(task, deadline=started + 0.9 * rest)  # a tenth is left for what follows training
     if checkpoint is not None:
         checkpoint.begin(_fingerprint(parameters, plan, task))
-    result = _train(parameters, plan, replace(task, checkpoint=checkpoint), on_step)
+    result = _train(parameters, plan, replace(task, checkpoint=checkpoint), data, on_step)
     _warn_how_it_ended(result)
     unidentified = searched & task.corruption.exact.cpu()
     _warn_unidentified_noise(unidentified, plan, data)
     model = FittedModel(
         parameters, plan.encoder, data.container.columns, result.posterior, plan.architecture, plan.seed,
-        support_gaps=plan.support_gaps, histories=result.histories,
+        support_gaps=plan.support_gaps, histories=result.histories, clock=plan.clock,
     )  # fmt: skip
     return _calibrated(model, result, data) if result.split is not None and result.predicted is not None else model
 
 
 def training_seconds(plan: Plan, data: Dataset) -> float:
     """Estimate how long training takes at most on this machine, by 20 steps of it."""
+    if data.timeline is not None:
+        return series_seconds(plan.task(data), data.timeline)
     trial = replace(plan.training, steps=20, check_every=10, max_seconds=None)
     task = replace(plan.task(data), training=trial, fixed_steps=True, stacked=False)
     images = of_images(plan.architecture)
@@ -90,14 +93,19 @@ def training_seconds(plan: Plan, data: Dataset) -> float:
     return slowest * plan.training.steps * (1.0 if plan.fixed_steps else 1.5)
 
 
-def _train(parameters: Parameters, plan: Plan, task: Task, on_step: OnStep | None) -> FitResult[Ensemble | None]:
+def _train(
+    parameters: Parameters, plan: Plan, task: Task, data: Dataset, on_step: OnStep | None
+) -> FitResult[Ensemble | None]:
     if not plan.encoder.features:
         return FitResult(None)
     images = of_images(plan.architecture)
     entries = None if images else plan.training.batch_size * plan.n_members * plan.encoder.features
     with one_thread(entries), progress_bar(parameters.verbose > 0 and on_step is None) as bar:
         task = replace(task, on_step=on_step or bar)
-        (result,) = fit_ensembles(plan.method, [task], plan.settings, plan.n_members)
+        if data.timeline is not None:
+            result = fit_series(task, data.timeline)
+        else:
+            (result,) = fit_ensembles(plan.method, [task], plan.settings, plan.n_members)
     if parameters.verbose > 1:
         for stage, history in enumerate(result.histories, 1):
             print(f"stage {stage}: {history}", file=sys.stderr)

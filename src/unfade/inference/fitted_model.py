@@ -21,6 +21,7 @@ from unfade.data.encoder import FeatureEncoder
 from unfade.data.observations import Observations
 from unfade.data.options import matched
 from unfade.data.support_gaps import SupportGap, fill_gaps, fill_gaps_with_means
+from unfade.data.timeline import Clock
 from unfade.errors import InvalidData
 from unfade.inference.draws import Draws, middle
 from unfade.inference.held_out import HeldOut
@@ -29,11 +30,12 @@ from unfade.methods.parameters import Parameters
 from unfade.methods.registry import DEFAULT_TRAINING
 from unfade.models.architectures import AnyArchitecture, of_images
 from unfade.models.latent_variable import Ensemble
+from unfade.models.series import series_blocks
 from unfade.training.loop import History
 from unfade.training.progress import counting
 from unfade.training.threads import one_thread
 
-Blocks = Callable[..., Iterator[tuple[slice, Tensor]]]
+Blocks = Callable[..., Iterator[tuple[slice | Tensor, Tensor]]]
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class FittedModel:
         Observed cells that training held out, with draws; None if it held out none.
     feature_names : tuple of str
         Names of the columns that scikit-learn has seen.
+    clock : Clock or None
+        Step and seasons of the series whose steps the rows are; None: rows are exchangeable.
     """
 
     parameters: Parameters
@@ -76,6 +80,7 @@ class FittedModel:
     histories: tuple[History, ...] = ()
     held_out: HeldOut | None = None
     feature_names: tuple[str, ...] = ()
+    clock: Clock | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -160,6 +165,7 @@ class FittedModel:
         elif tuple(data.obs.event_shape) != self.encoder.event_shape:
             there = tuple(data.obs.event_shape)
             raise InvalidData(f"Expected samples of shape {self.encoder.event_shape} as at fit, got {there}.")
+        data = data if self.clock is None else self.parameters.timed(data, self.clock)
         return data.constrained(self.constraints, self.parameters.exact).fill_only(where)
 
     def transform(self, X: Any, row_ids: Sequence[int] | None = None, where: Any = None) -> Any:
@@ -184,11 +190,15 @@ class FittedModel:
         means = np.empty((len(data), *data.container.event_shape(data.obs)))
         rows = torch.zeros(len(data), dtype=torch.long)  # one set of random numbers for all rows: subsets agree
         # Where features are not straight scales of entries, means are those of draws.
-        blocks = partial(
+        blocks: Blocks = partial(
             mean_blocks if self.encoder.straight and fill == "mean" else draw_blocks,
             seed=self.seed, n_candidates=self.n_candidates,
             draws=16 if of_images(self.architecture) else 100,
         )  # fmt: skip
+        if data.timeline is not None:
+            draws = 0 if self.encoder.straight and fill == "mean" else 64
+            blocks = partial(series_blocks, draws=draws, seed=self.seed, timeline=data.timeline, widths=self.calibration)
+            rows = torch.arange(len(data))
         with self._counted("filling", len(data), blocks) as counted:
             self._fill(means[None], data, rows, counted, self.seed, central=True)
         return data.container.wrap(means)
@@ -227,9 +237,11 @@ class FittedModel:
         draws = np.empty(shape, container.dtype) if out is None else out
         if draws.shape != shape or not np.issubdtype(draws.dtype, np.floating):
             raise InvalidData(f"out must hold floating-point numbers of shape {shape}, got {draws.dtype} {draws.shape}.")
-        drawn = partial(
+        drawn: Blocks = partial(
             draw_blocks, draws=n_draws, seed=seed, n_candidates=self._candidates(n_candidates), widths=self.calibration
         )
+        if data.timeline is not None:
+            drawn = partial(series_blocks, draws=n_draws, seed=seed, timeline=data.timeline, widths=self.calibration)
         with self._counted("drawing", len(obs), drawn) as counted:
             self._fill(draws, data, rows, counted, seed)
         seen = container.reorder(data.observed.numpy().astype(float)) == 1
@@ -277,12 +289,13 @@ class FittedModel:
         of the draws of a block instead of the draws.
         """
         height, exact, container = max(1, observations.AT_ONCE // data.obs.event_shape.numel()), self.exact, data.container
+        height = height if data.timeline is None else len(data)  # a step depends on all others
         for start in range(0, len(data), height):
             part, target = data.obs[start : start + height], out[:, start : start + height]
             entered = data.some_features(self.encoder, slice(start, start + height))
             settle = self._settler(data, slice(start, start + height), exact)
             target[:] = container.reorder(settle(self.encoder.leave(entered.values, part, exact)[None].numpy()))
-            todo = _to_model(entered, part, exact)
+            todo = _to_model(entered, part, exact) if data.timeline is None else torch.arange(len(part))
             keys = rows[start : start + height][todo]
             for where, values in blocks(self.posterior, entered[todo], keys):
                 drawn, given = (values if values.ndim == 3 else values[None]).cpu(), part[todo[where]]
@@ -330,11 +343,11 @@ class FittedModel:
         entries = None if images else DEFAULT_TRAINING.batch_size * self.encoder.features
         with one_thread(entries), counting(self.parameters.verbose > 0, label, rows) as add:
 
-            def counted(*given: Any) -> Iterator[tuple[slice, Tensor]]:
+            def counted(*given: Any) -> Iterator[tuple[slice | Tensor, Tensor]]:
                 """Give the blocks, and count their rows."""
                 for where, values in blocks(*given):
                     yield where, values
-                    add(where.stop - where.start)
+                    add(where.stop - where.start if isinstance(where, slice) else len(where))
 
             yield counted
 

@@ -21,6 +21,7 @@ from unfade.data.encoder import FeatureEncoder, unlimited
 from unfade.data.observations import Scaling
 from unfade.data.support_gaps import SupportGap
 from unfade.data.text_formats import TextFormat
+from unfade.data.timeline import Clock
 from unfade.errors import InvalidData, InvalidFile
 from unfade.inference import model_schema
 from unfade.inference.fitted_model import FittedModel
@@ -31,6 +32,7 @@ from unfade.models.baselines import NearestPixels
 from unfade.models.kinds import kind_of
 from unfade.models.latent_variable import Ensemble, PosteriorLVM
 from unfade.models.linear import blank_factors, linear_posterior
+from unfade.models.state_space import blank_state_space
 from unfade.models.trees import ChainedTrees, blank_trees
 from unfade.renamed import format_2
 from unfade.training.loop import History, TrainingConfig
@@ -91,6 +93,7 @@ def _facts_of(model: FittedModel) -> dict[str, Any]:
         "levels": list(encoder.n_categories.items()),
         "limited": encoder.limited,
         "support_gaps": [{name: getattr(gap, name) for name in gap_fields} for gap in model.support_gaps],
+        "clock": model.clock and asdict(model.clock),
         "noise": _to_json(model.noise),
         "architecture": asdict(model.architecture),
         "histories": [asdict(history) for history in model.histories],
@@ -142,6 +145,7 @@ def from_state(tensors: dict[str, Tensor], meta: dict[str, Any], corruption: Use
         support_gaps=tuple(SupportGap(**gap, donors=tensors[f"donors.{number}"]) for number, gap in enumerate(gaps)),
         histories=tuple(History.of(history) for history in meta["histories"]),
         feature_names=tuple(meta["feature_names"] or ()),
+        clock=_clock(meta.get("clock")),
     )
     _ = model.constraints  # refused here if they do not fit the columns
     return model
@@ -150,6 +154,14 @@ def from_state(tensors: dict[str, Tensor], meta: dict[str, Any], corruption: Use
 def _number(column: str) -> int | str:
     """Convert the name of a column of an array to its number."""
     return int(column) if column.lstrip("-").isdecimal() else column
+
+
+def _clock(value: dict[str, Any] | None) -> Clock | None:
+    """Build the clock of series."""
+    if value is None:
+        return None
+    periods = tuple((float(period), int(harmonics)) for period, harmonics in value["periods"])
+    return Clock(value["time"], tuple(value["panel"]), value["step"], periods)
 
 
 def _encoder(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FeatureEncoder:
@@ -220,6 +232,8 @@ def _without_networks(kind: str, space: FeatureEncoder, corruption: Corruption, 
     """Build an ensemble member that holds no network."""
     if kind == "nearest pixel":
         return NearestPixels(image_of(space.event_shape), space.numbers, corruption)
+    if kind == "state space":
+        return blank_state_space(corruption, space.features, state)
     if kind == "trees":
         return blank_trees(corruption, space.features, state)
     return linear_posterior(blank_factors(space.features, state["decoder.loadings"].shape[1]), corruption)

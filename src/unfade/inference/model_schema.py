@@ -187,6 +187,8 @@ _PARAMETERS = record(
     derived=maybe(by_name(text())),
     sums=maybe(by_name(many(either(text(), whole()), 2))),
     order=maybe(many(either(text(), many(either(text(), whole()), 2)))),
+    time=maybe(text()),
+    panel=maybe(either(text(), many(text()))),
     scaling=maybe(one_of("auto", *SCALINGS)),
     network=one_of(*NETWORKS),
     n_members=either(one_of("auto"), whole(1, 16)),
@@ -229,12 +231,15 @@ _POSTERIOR = record(
     {"members": whole(1, 16), "conditioned": flag, "infer_noise": flag, "model": flag},
     linear=flag,
     own_prior=flag,
-    kinds=many(one_of("networks", "linear model", "trees", "nearest pixel", "flow"), 1, 16),
+    kinds=many(one_of("networks", "linear model", "trees", "nearest pixel", "flow", "state space"), 1, 16),
     turns=maybe(many(whole(0, 15), 16, 16)),
     nearest=maybe(many(whole(1, _SIZE), 3, 3)),
 )
 _GAP = record({"column": whole(), "other": whole(), "sign": whole(-1, 1), "edge": number(),
                "cells": whole()})  # fmt: skip
+_CLOCK = record(
+    {"time": text(), "panel": many(text()), "step": _POSITIVE, "periods": many(many(number(1e-300), 2, 2), high=8)}
+)
 _NOISE = either(number(0), many(anything, 1))
 _META = record(
     {
@@ -242,7 +247,7 @@ _META = record(
         "columns": maybe(many(_COLUMN, 1)), "levels": many(many(whole(), 2, 2)), "limited": many(whole()),
         "noise": maybe(_NOISE), "architecture": architecture, "histories": many(_HISTORY), "posterior": maybe(_POSTERIOR),
     },
-    support_gaps=many(_GAP), format=whole(1), feature_names=maybe(many(text(), 1)),
+    support_gaps=many(_GAP), clock=maybe(_CLOCK), format=whole(1), feature_names=maybe(many(text(), 1)),
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Parameters: what the user asks for, checked once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from unfade.data.columns import Missing
 from unfade.data.constraints import Applicable, Constraints, Derived, Order, Sums, parse_constraints
 from unfade.data.dataset import Dataset, read
 from unfade.data.options import Bounds, DetectionLimits
+from unfade.data.timeline import Clock, read_timeline
 from unfade.errors import InvalidData
 from unfade.methods.registry import METHODS, candidates_for, members_for
 from unfade.models.architectures import PAPER, AnyArchitecture
@@ -36,6 +37,8 @@ class Parameters:
     derived: Derived | None = None
     sums: Sums | None = None
     order: Order | None = None
+    time: str | None = None
+    panel: tuple[str, ...] | None = None
     scaling: str | None = "auto"
     network: str = "auto"
     n_members: int | str = "auto"
@@ -69,6 +72,10 @@ class Parameters:
             raise InvalidData(f"fill must be one of {', '.join(FILLS)}, got {self.fill!r}.")
         if not isinstance(self.settings, (dict, type(None))):
             raise InvalidData(f"settings must be a dictionary of settings by name, or None, got {self.settings!r}.")
+        if self.panel is not None and self.time is None:
+            raise InvalidData(f"panel needs time, the column of times; got panel={self.panel!r} without it.")
+        if self.time is not None and self.method != "tae":
+            raise InvalidData(f"time is for the default method, got method={self.method!r}. Leave method out.")
         parse_constraints(*self.constraints().values())
         self.members_to_train(1)
         self.candidates_to_use(PAPER, predictive=False)
@@ -87,8 +94,24 @@ class Parameters:
         """Read data to fit on, or to see what there is to recover; what follows from constraints is not missing."""
         if isinstance(X, Dataset):
             return X
-        data = read(X, None, self.kinds, self.missing, self.detection_limits)
+        data = self.timed(read(X, None, self.kinds_given(), self.missing, self.detection_limits))
         return data.constrained(self.bound(data), self.exact)
+
+    def series_columns(self) -> tuple[str, ...]:
+        """Name the columns of the panel."""
+        return (self.panel,) if isinstance(self.panel, str) else tuple(self.panel or ())
+
+    def kinds_given(self) -> dict[str, str] | None:
+        """Give the kinds of columns, those of time and panel included: no model sees them."""
+        if self.time is None:
+            return self.kinds
+        return {**(self.kinds or {}), **dict.fromkeys((self.time, *self.series_columns()), "passthrough")}
+
+    def timed(self, data: Dataset, clock: Clock | None = None) -> Dataset:
+        """Give the dataset with the timeline of its rows, if they are steps of series."""
+        if self.time is None:
+            return data
+        return replace(data, timeline=read_timeline(data.container, self.time, self.series_columns(), clock))
 
     def bound(self, data: Dataset) -> Constraints:
         """The constraints, bound to the columns of data."""

@@ -23,7 +23,9 @@ from unfade.data.options import (
     warn_passthrough_with_missing,
     warn_unusual,
 )
+from unfade.data.sensor_faults import warn_faults
 from unfade.data.support_gaps import SupportGap, find_gaps, warn_gaps
+from unfade.data.timeline import Clock
 from unfade.errors import InvalidData
 from unfade.methods.parameters import Parameters
 from unfade.methods.recipes import NARROW, Task, predicts
@@ -51,7 +53,7 @@ class Plan:
     settings: of the method; training: batch size, rate and the most steps; n_members: ensemble members side by side;
     n_candidates: proposals a draw is resampled from; image: height, width and channels, or None; stacked: whether a
     linear model and trees are fitted too; support_gaps: missing cells outside the support of the observed ones; samples,
-    missing: of the data.
+    missing: of the data; clock: of series.
     """
 
     method: str
@@ -73,6 +75,7 @@ class Plan:
     device: torch.device
     samples: int
     missing: float
+    clock: Clock | None = None
 
     def corruption(self) -> Corruption:
         """How clean became observed, in the encoder's units; its noise level may be to be learned."""
@@ -111,7 +114,9 @@ class Plan:
             f"training: {self._steps()} steps of {min(self.training.batch_size, self.samples)} samples",
             f"draws: {f'resampled from {self.n_candidates} proposals' if self.n_candidates else 'plain'}",
         ]
-        if self.stacked:
+        if self.clock is not None:
+            lines[2:] = [f"time: {self.clock}", "model: state space of one or two lags, chosen by cells held out in blocks"]
+        elif self.stacked:
             lines.append("models: linear, trees, then networks while they help; draws by shares that held-out cells decide")
         if self.support_gaps:
             lines.append(f"{len(self.support_gaps)} columns with missing cells outside the support of the observed ones")
@@ -144,13 +149,12 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     noise, mixed = _noise(parameters, data, scaling), METHODS[method].mixed and settings.get("posterior") != "bound"
     relative = relative_noise(parameters.noise, data.container.names, obs, columns)
     encoder = model_space(obs, columns, scaling, noise, parameters.bounds, mixed, conv is not None, relative)
-    gaps = [gap for gap in find_gaps(obs, columns) if not constraints.explains(gap.column, gap.other)]
+    gaps = [] if data.timeline else [g for g in find_gaps(obs, columns) if not constraints.explains(g.column, g.other)]
     _warn(parameters, data, encoder, gaps, images := conv is not None or is_image(obs.event_shape), constraints)
     architecture = conv or _fully_connected(parameters, len(obs), encoder)
     by_prediction = predicts(settings.get("posterior", "auto"), len(encoder.numbers))
     predictive = method == "tae" and by_prediction and not architecture.decoder_sees
-    stacked = _stacked(parameters, encoder, growing)
-    members = parameters.members_to_train(encoder.features, stacked)
+    members = parameters.members_to_train(encoder.features, stacked := _stacked(parameters, encoder, growing))
     training = parameters.training or training_for(
         method, members, len(obs), encoder.features if conv is not None else None, predictive, stacked,
         timed=parameters.max_seconds is not None,
@@ -174,6 +178,7 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
         seed=seed,
         device=parameters.torch_device(),
         samples=len(obs),
+        clock=None if data.timeline is None else data.timeline.clock,
         missing=1 - float((data.observed if data.closed is None else data.observed | data.closed).double().mean()),
     )
 
@@ -222,6 +227,8 @@ def _warn(
     warn_conflicts(constraints, np.where(data.obs.observed, data.obs.values, np.nan).astype(float))
     warn_passthrough_with_missing(data.container, parameters.kinds)
     warn_gaps(gaps, data.columns)
+    if data.timeline is not None:
+        warn_faults(data.obs, data.timeline, data.columns)
     if images:
         warn_few_images(len(data.obs))
 

@@ -6,6 +6,7 @@ from unfade.models.baselines import NearestPixels
 from unfade.models.flow import FlowPosterior
 from unfade.models.latent_variable import Ensemble
 from unfade.models.linear import LinearDecoder
+from unfade.models.state_space import StateSpace
 from unfade.models.trees import ChainedTrees
 
 
@@ -17,6 +18,8 @@ def kind_of(member: nn.Module) -> str:
         return "nearest pixel"
     if isinstance(member, FlowPosterior):
         return "flow"
+    if isinstance(member, StateSpace):
+        return "state space"
     return "linear model" if isinstance(getattr(member, "decoder", None), LinearDecoder) else "networks"
 
 

@@ -67,8 +67,18 @@ def fit_stream(
     return fit_sample(rec, take_sample(rec.parameters(), path, memory, seed), checkpoint)
 
 
+def refuse_time(parameters: Parameters) -> None:
+    """Raise InvalidData if rows are steps of series: parts of a file would not know of each other."""
+    if parameters.time is not None:
+        raise InvalidData(
+            f"time={parameters.time!r} needs all rows of a series at once, and this goes part by part. Use fit, transform "
+            "and sample on the table (-o FILE on the command line), or leave time out."
+        )
+
+
 def take_sample(parameters: Parameters, path: str | os.PathLike[str] | Source, memory: str | int, seed: int) -> "Sample":
     """Read a table once, and keep the rows that a fit needs."""
+    refuse_time(parameters)
     source = Source.open(path)
     sample = Sample(source.schema, parse_memory(memory), seed, parameters)
     for table in source.tables(READ):

@@ -21,6 +21,7 @@ from unfade.io.large_tables import FIXED_BYTES, Source, parse_memory
 from unfade.pipeline import Block, Recovered, recover
 from unfade.renamed import takes_old_names
 from unfade.storage import check_free, followed
+from unfade.streaming.fit import refuse_time
 from unfade.training.progress import counting
 
 PARTIAL = ".partial"  # ending of the folder that is written to until all is there
@@ -165,6 +166,7 @@ def _nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def with_candidates(model: FittedModel, n_candidates: int | str | None) -> FittedModel:
     """Return the model with another number of proposals per draw, if one is given."""
+    refuse_time(model.parameters)
     return model if n_candidates is None else model.with_options(n_candidates=n_candidates)
 
 

@@ -1,0 +1,175 @@
+"""Timeline: rows of a table as steps of series: order, step, gaps and seasons found from its time column."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import pi
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unfade.data.column_encoding import encode_column
+from unfade.data.columns import TEMPORAL
+from unfade.data.containers import Container, named_frame
+from unfade.data.type_inference import infer_column
+from unfade.errors import InvalidData
+
+DAY = 86.4e9  # in microseconds
+LONGEST_GAP = 500  # steps without a row, after which a series begins again
+_FINEST = 4  # steps per row at most, where times are irregular
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How the rows of a table lie in time.
+
+    Parameters
+    ----------
+    time : str
+        Column of times, dates or numbers.
+    panel : tuple of str
+        Columns that identify series.
+    step : float
+        Between two steps, in microseconds or in the units of the numbers.
+    periods : tuple of (float, int)
+        Length of each season in the same units, and its number of harmonics.
+    """
+
+    time: str
+    panel: tuple[str, ...]
+    step: float
+    periods: tuple[tuple[float, int], ...] = ()
+
+    def season(self, times: Tensor) -> Tensor:
+        """Compute the regressors of the season: 1 and harmonics, (..., regressors)."""
+        parts = [torch.ones_like(times)]
+        for period, harmonics in self.periods:
+            turn = 2 * pi * (times / period).frac()
+            parts += [wave(k * turn) for k in range(1, harmonics + 1) for wave in (torch.cos, torch.sin)]
+        return torch.stack(parts, -1)
+
+    def __str__(self) -> str:
+        names = {DAY: "day", 7 * DAY: "week", 365.25 * DAY: "year"}
+        seasons = ", ".join(names[period] for period, _ in self.periods)
+        step = f"{self.step / 1e6:g} s" if self.periods or self.step >= 1e6 else f"{self.step:g}"
+        series = f", a series per {' and '.join(map(repr, self.panel))}" if self.panel else ""
+        return f"steps of {step} by {self.time!r}{series}{f', seasons: {seasons}' if seasons else ''}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows on a grid, series after series: number of the row or -1 (steps,), times, and where each series starts."""
+
+    rows: Tensor
+    times: Tensor
+    starts: Tensor
+
+    @property
+    def lengths(self) -> Tensor:
+        """Number of steps of each series, (series,)."""
+        return torch.cat([self.starts, torch.tensor([len(self.rows)])]).diff()
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Times of rows as numbers and which series each belongs to, (rows,), with the clock."""
+
+    times: np.ndarray
+    series: np.ndarray
+    clock: Clock
+
+    def rows(self, which: np.ndarray) -> "Timeline":
+        """Select rows by their numbers."""
+        return Timeline(self.times[which], self.series[which], self.clock)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """Rows in order of time on the grid of steps; gaps longer than LONGEST_GAP begin a new series."""
+        order = np.lexsort((self.times, self.series))
+        times, series = self.times[order], self.series[order]
+        own = np.r_[True, series[1:] != series[:-1]]
+        cuts = own | np.r_[False, np.diff(times) > LONGEST_GAP * self.clock.step]
+        part = np.cumsum(cuts) - 1
+        first = np.nonzero(cuts)[0]
+        place = np.round((times - times[first][part]) / self.clock.step).astype(np.int64)
+        number = np.arange(len(times))
+        base = part * (np.int64(2) ** 40)
+        place = np.maximum.accumulate(place - number + base) + number - base  # two rows never share a step
+        last = np.r_[first[1:], len(times)] - 1
+        lengths = place[last] + 1
+        starts = np.r_[0, np.cumsum(lengths)[:-1]]
+        rows = np.full(int(lengths.sum()), -1)
+        rows[starts[part] + place] = order
+        offset = np.arange(len(rows)) - np.repeat(starts, lengths)
+        moments = np.repeat(times[first], lengths) + offset * self.clock.step
+        return Grid(torch.from_numpy(rows), torch.from_numpy(moments), torch.from_numpy(starts))
+
+
+def read_timeline(container: Container, time: str, panel: Sequence[str], clock: Clock | None = None) -> Timeline:
+    """Read the times of a frame's rows and their series.
+
+    Parameters
+    ----------
+    container : Container
+        Of the frame.
+    time : str
+    panel : sequence of str
+    clock : Clock or None
+        Of the fit; None: the step and the seasons are found.
+
+    Returns
+    -------
+    Timeline
+    """
+    if container.columns is None:
+        raise InvalidData(f"time={time!r} needs a table with named columns, got an array. Give a data frame.")
+    frame = named_frame(container.template)
+    if unknown := [name for name in (time, *panel) if name not in frame.columns]:
+        raise InvalidData(f"time and panel name the columns {unknown}, which do not exist. Columns: {frame.columns[:10]}.")
+    column = infer_column(frame[time], time, "continuous" if frame[time].dtype.is_numeric() else None)
+    if column.kind not in ("continuous", "integer", "date", "time", "duration"):
+        example = frame[time].to_list()[:1]
+        raise InvalidData(f"Expected dates, times or numbers in column {time!r}, got {column.kind} such as {example}.")
+    times = encode_column(frame[time], column)
+    if empty := np.nonzero(np.isnan(times))[0].tolist():
+        raise InvalidData(f"Column {time!r} must give the time of every row; it is empty in rows {empty[:5]}. Drop them.")
+    series = _series(frame, panel)
+    found = clock or _clock(times, series, time, tuple(panel), column.kind in TEMPORAL)
+    return Timeline(times, series, found)
+
+
+def _series(frame: Any, panel: Sequence[str]) -> np.ndarray:
+    """Find the number of the series of each row, (rows,)."""
+    if not panel:
+        return np.zeros(len(frame), np.int64)
+    known: dict[tuple[Any, ...], int] = {}
+    rows = zip(*(frame[name].to_list() for name in panel), strict=True)
+    return np.array([known.setdefault(tuple(map(str, row)), len(known)) for row in rows])
+
+
+def _clock(times: np.ndarray, series: np.ndarray, time: str, panel: tuple[str, ...], dates: bool) -> Clock:
+    """Find the seasons and the step: the least distance of rows if it divides all, the most frequent, or a quantile."""
+    order = np.lexsort((times, series))
+    apart = np.diff(times[order])[np.diff(series[order]) == 0]
+    if (apart == 0).any():
+        twice = times[order][np.r_[apart == 0, False]][:1] if not panel else times[:0]
+        where = f", such as {twice[0]:g}" if len(twice) and not dates else ""
+        raise InvalidData(
+            f"Column {time!r} gives one time to several rows of a series{where}. Name the columns that identify series: "
+            "panel=('patient',) (--panel patient), or drop repeated rows."
+        )
+    if not len(apart):
+        raise InvalidData(f"Each series has one row only: nothing lies next to anything along {time!r}. Leave time out.")
+    values, counts = np.unique(apart, return_counts=True)
+    step = float(values[counts.argmax()])
+    multiples = values / values[0]
+    if step <= 10 * values[0] and np.abs(multiples - multiples.round()).max() < 0.01:
+        step = float(values[0])
+    elif counts.max() < len(apart) / 2:
+        step = max(float(np.quantile(apart, 0.1)), float(apart.sum()) / (_FINEST * len(times)))
+    span = float(times.max() - times.min())
+    seasons = ((DAY, 3, DAY / 4, 3 * DAY), (7 * DAY, 3, DAY, 28 * DAY), (365.25 * DAY, 2, 31 * DAY, 730 * DAY))
+    found = [(period, k) for period, k, finest, least in seasons if dates and step <= finest and span >= least]
+    return Clock(time, panel, step, tuple(found))
