@@ -553,8 +553,8 @@ def test_categories_that_a_file_cannot_hold_are_named(tmp_path):
 
 def test_noise_levels_go_by_the_names_of_columns():
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.normal(size=(60, 1)) * [1, 10, 100] + rng.normal(size=(60, 3)), columns=list("abc"))
-    rec = quick(noise="learn").fit(frame)
+    frame = pd.DataFrame((rng.normal(size=(60, 1)) + 0.01 * rng.normal(size=(60, 3))) * [1, 10, 100], columns=list("abc"))
+    rec = quick(noise={"a": 0.1, "b": 1.0, "c": 10.0}).fit(frame)
     other = frame[["c", "a", "b"]].assign(more=1.0)
     with pytest.warns(DataNotice, match="more"):
         found = {each.column: each.sd for each in rec.noise_report(other)}

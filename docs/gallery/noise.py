@@ -16,12 +16,12 @@ hours = np.arange(800)
 weather = 15 + 5 * np.sin(hours / 3.8) + np.cumsum(rng.normal(size=800)) / 3
 gain, offset = rng.uniform(0.8, 1.2, 6), rng.uniform(-2, 2, 6)
 truth = pd.DataFrame(offset + gain * weather[:, None], columns=[f"sensor {i}" for i in range(1, 7)])
-noise = np.array([0.3, 0.5, 0.7, 0.9, 1.2, 1.5])
+noise = np.array([0.2, 0.3, 0.4, 0.5, 0.6, 0.8])
 table = (truth + noise * rng.normal(size=truth.shape)).mask(rng.random(truth.shape) < 0.15)
 
 # %% [markdown]
-# `noise="learn"` estimates one level per column. If you know the levels, from a data sheet say, give them instead:
-# `noise={"sensor 1": 0.3, ...}`.
+# `noise="learn"` estimates one level per column, where the other columns explain nearly all of it. If you know the
+# levels, from a data sheet say, give them instead: `noise={"sensor 1": 0.3, ...}`.
 
 # %%
 rec = Recoverer(noise="learn", random_state=0, verbose=0).fit(table)

@@ -37,7 +37,7 @@ def sensors() -> bytes:
     hours = np.arange(400)
     weather = 15 + 5 * np.sin(hours / 3.8) + np.cumsum(rng.normal(size=400)) / 3
     gain, offset = rng.uniform(0.8, 1.2, 6), rng.uniform(-2, 2, 6)
-    noise = np.array([0.3, 0.5, 0.7, 0.9, 1.2, 1.5]) * rng.normal(size=(400, 6))
+    noise = np.array([0.2, 0.3, 0.4, 0.5, 0.6, 0.8]) * rng.normal(size=(400, 6))
     return _with_gaps(pd.DataFrame((offset + gain * weather[:, None] + noise).round(2)).add_prefix("sensor "), 0.15)
 
 
