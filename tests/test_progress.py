@@ -96,7 +96,7 @@ def test_the_innermost_work_tells(often, capsys):
 
 def test_commands_tell_while_they_read_and_prepare(often, csv, tmp_path, monkeypatch):
     for module in ("tables", "images"):  # where `recover` and `diagnose` look it up
-        monkeypatch.setattr(f"unfade.io.{module}.read_table", lambda path: time.sleep(0.3) or read_table(path))
+        monkeypatch.setattr(f"unfade.io.{module}.read_table", lambda *given: time.sleep(0.3) or read_table(*given))
     for quiet in ([], ["-q"]):
         for command in (["recover", csv, "-o", tmp_path / "o.csv"], ["diagnose", csv]):
             said = run(*command, *FAST, *quiet).stderr

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from unfade.data.options import percent
 from unfade.errors import InvalidData
 
 
@@ -52,6 +51,8 @@ def fit_parameters(
 
 def parse_noise(text: str) -> Any:
     """Parse a noise option: none, learn..., infer, one number, one per column with commas, or by name."""
+    from unfade.data.options import percent
+
     if text.lower() == "none":
         return None
     if text in ("learn", "learn-by-column", "learn-shared", "learn-by-value", "infer"):
