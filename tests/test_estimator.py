@@ -65,9 +65,9 @@ def test_noise_is_learned_per_column_and_not_given_to_columns_that_nothing_expla
 
 def test_noise_by_name_is_of_those_columns_alone(tmp_path):
     frame = pd.DataFrame(sensors()[1], columns=["temp", "pressure", "other"])
-    rec = Recoverer(noise={"temp": 0.5, "pressure": "learn"}, max_steps=600, n_members=1, n_candidates=5, verbose=0).fit(
-        frame
-    )
+    rec = Recoverer(
+        noise={"temp": 0.5, "pressure": "learn"}, max_steps=600, n_members=1, n_candidates=5, random_state=0, verbose=0
+    ).fit(frame)
     assert rec.noise_[0] == pytest.approx(0.5)
     assert 1 < rec.noise_[1] < 4
     assert rec.noise_[2] == 0
