@@ -301,3 +301,13 @@ def test_the_grid_of_the_supplement():
     text = " ".join((DOCS / "reproduction.md").read_text().split())
     assert f"below MVAE's {scores['MVAE']['ELBO']:.0f} everywhere, highest ({max(elbos.values()):.0f})" in text
     assert max(elbos.values()) < scores["MVAE"]["ELBO"]
+
+
+@pytest.mark.parametrize("setting", ["MCAR", "MAR", "noise"])
+def test_the_readme_has_the_means_over_the_tables(setting):
+    found = stored("results/tables.json")
+    tables = sorted({name.split("/")[0] for name in found if name.endswith("/unfade")})
+    text = (ROOT / "README.md").read_text()
+    for method in ("unfade", "mice cart", "mice pmm", "IterativeImputer"):
+        mean = np.mean([found[f"{table}/{setting}/0/{method}"]["missing: CRPS"] for table in tables])
+        assert f"{mean:.3f}" in text
