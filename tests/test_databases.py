@@ -87,6 +87,8 @@ def test_a_server_that_is_not_there_is_said_without_the_password(tmp_path):
         read_query("postgresql://me:secret@127.0.0.1:1/x", "SELECT 1")
     assert "secret" not in str(caught.value)
     assert without_password("postgresql://me@host/x") == "postgresql://me@host/x"
+    for address in ("postgresql://u:p/w@h/x", "postgresql://u:p@ss@h/x", "postgresql://h/x?password=p&sslmode=off"):
+        assert "p" not in without_password(address).removeprefix("postgresql").replace("password", "")
     done = CliRunner().invoke(
         app, ["recover", "postgresql://me:secret@127.0.0.1:1/x", "--query", "SELECT 1", "-o", "out.csv"]
     )

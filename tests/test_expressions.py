@@ -93,3 +93,21 @@ def test_what_has_no_inverse_gives_nan():
     for text in ("w * w", "abs(w)", "round(w)", "w > 1"):
         found = Expression.parse(text, "x").bind({"w": None}, "x")
         assert np.isnan(found.solve("w", np.array([1.0, 1.0]), values)).all()
+
+
+@pytest.mark.parametrize(("text", "code"), [("f == True", 1), ("f == 1.0", 1), ("f == 'no'", 0), ("f == 0", 0)])
+def test_booleans_are_compared_with_what_they_are(text, code):
+    bound = Expression.parse(text, "x").bind({"f": Column("f", "boolean")}, "x")
+    assert bound.evaluate({"f": np.array([1.0, 0.0])}).tolist() == [code, 1 - code]
+
+
+@pytest.mark.parametrize("text", ["f == 2", "f == 'ja'"])
+def test_what_is_no_boolean_is_refused(text):
+    with pytest.raises(InvalidData, match="True or False"):
+        Expression.parse(text, "x").bind({"f": Column("f", "boolean")}, "x")
+
+
+def test_negative_numbers_are_values():
+    bound = Expression.parse("k == -1", "x").bind({"k": Column("k", "category", (-1, 2))}, "x")
+    assert bound.evaluate({"k": np.array([0.0, 1.0])}).tolist() == [1, 0]
+    assert Expression.parse("a < -5", "x").bind({"a": None}, "x").constants() == [-5.0]

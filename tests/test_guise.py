@@ -115,3 +115,9 @@ def test_a_stream_of_a_file_with_decimal_commas_gives_what_memory_gives(tmp_path
     rec = fit_stream(Recoverer(**how), tmp_path / "t.csv")
     recover_stream(rec, tmp_path / "t.csv", tmp_path / "out")
     assert read_table(tmp_path / "out" / "clean.parquet" / "part-000000.parquet").equals(wanted)
+
+
+def test_commas_of_thousands_are_no_decimal_marks(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("a\tb\n12,345\t1\n98,765\t2\n")
+    assert read_table(path)["a"].to_pylist() != [12.345, 98.765]

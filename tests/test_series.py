@@ -140,3 +140,23 @@ def test_options_that_do_not_go_with_time_are_refused():
         Recoverer(time="when").fit(np.zeros((5, 2)))
     with pytest.raises(InvalidData, match="default method"):
         Recoverer(time="when", method="miwae").fit(table)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"noise": "learn-by-value"}, "one noise level per column"),
+        ({"detection_limits": {"level": ("<", 0.5)}}, "does not take detection limits"),
+        ({"max_steps": 5}, "max_steps has no effect"),
+    ],
+)
+def test_what_has_no_meaning_along_time_is_refused(options, message):
+    table = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=40, freq="h"), "level": np.arange(40.0)})
+    with pytest.raises(InvalidData, match=message):
+        Recoverer(time="when", verbose=0, **options).fit(table)
+
+
+def test_censored_cells_along_time_are_refused():
+    table = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=40, freq="h"), "level": ["<0.2", "0.5"] * 20})
+    with pytest.raises(InvalidData, match="censored values"):
+        Recoverer(time="when", verbose=0).fit(table.assign(level=["<0.2", *[f"{0.3 + i / 100}" for i in range(39)]]))

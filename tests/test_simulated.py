@@ -1,6 +1,7 @@
 """Corruptions that are simulated: each step against what it is, and flows that undo them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats
@@ -191,3 +192,9 @@ def test_blur_and_noise_are_undone(stripes, tmp_path):
     assert np.array_equal(again.sample(corrupted, 2).values, rec.sample(corrupted, 2).values)
     assert again.corruption == steps
     assert "Blurred" in str(rec.plan(corrupted))
+
+
+def test_columns_that_are_no_continuous_numbers_are_refused():
+    frame = pd.DataFrame({"a": np.random.default_rng(0).normal(size=60), "yes": [True, False] * 30})
+    with pytest.raises(InvalidData, match="column 'yes' is boolean"):
+        Recoverer("flow", corruption=Multiplicative(0.1), verbose=0).fit(frame)

@@ -98,3 +98,15 @@ def test_charts_that_would_be_lost_are_named(tmp_path):
 def test_sheets_that_are_no_tables_are_refused(tmp_path, rows, message):
     with pytest.raises((InvalidFile, ValueError), match=message):
         read_table(book(tmp_path / "t.xlsx", {"one": rows}))
+
+
+def test_merged_cells_can_be_written(tmp_path):
+    path, book = tmp_path / "a.xlsx", openpyxl.Workbook()
+    for row in (("group", "x"), ("a", 1.5), (None, 2.5), (None, 2.0)):
+        book.active.append(row)
+    book.active.merge_cells("A2:A4")
+    book.save(path)
+    given = read_table(path)
+    filled = pa.table({"group": ["a", "a", "a"], "x": [1.5, 2.5, 2.0]})
+    Workbook(path, given).write(filled, tmp_path / "b.xlsx")
+    assert read_table(tmp_path / "b.xlsx").to_pylist() == filled.to_pylist()

@@ -85,7 +85,7 @@ class Expression:
             (part for part in parts if isinstance(part, ast.Name) and id(part) not in called),
             key=lambda part: (part.lineno, part.col_offset),
         )
-        return cls(text, tuple(dict.fromkeys(part.id for part in names)), tree)
+        return cls(text, tuple(dict.fromkeys(part.id for part in names)), _Signs().visit(tree))
 
     def bind(self, columns: Mapping[str, Column | None], of: str) -> "Expression":
         """Replace texts and categories by the codes of the columns they are compared with.
@@ -165,6 +165,21 @@ def _check(part: ast.AST, text: str, of: str, called: set[int]) -> None:
         )
 
 
+_BOOLEANS = {"1": 1.0, "1.0": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0, "no": 0.0}
+
+
+class _Signs(ast.NodeTransformer):
+    """Replaces the negative of a number by a negative number."""
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        """Replace -5, which is an operation on 5."""
+        self.generic_visit(node)
+        number = isinstance(node.operand, ast.Constant) and isinstance(node.operand.value, (int, float))
+        if not (number and isinstance(node.op, ast.USub)) or isinstance(node.operand.value, bool):  # type: ignore[attr-defined]
+            return node
+        return ast.copy_location(ast.Constant(-node.operand.value), node)  # type: ignore[attr-defined]
+
+
 class _Binder(ast.NodeTransformer):
     """Replaces constants by codes; refuses text and categories anywhere but in comparisons."""
 
@@ -205,7 +220,9 @@ class _Binder(ast.NodeTransformer):
             held = ", ".join(map(repr, column.categories[:10]))
             raise InvalidData(f"{self.of}: {value!r} is no value of {column.name!r}. Its values are {held}.")
         if column.kind == "boolean":
-            return float(str(value).lower() in ("1", "true", "yes"))
+            if str(value).lower() not in _BOOLEANS:
+                raise InvalidData(f"{self.of}: {value!r} is no value of {column.name!r}, which is True or False.")
+            return _BOOLEANS[str(value).lower()]
         if isinstance(value, str) and column.text is None:
             try:
                 return float(np.datetime64(value, "us").astype(np.int64))

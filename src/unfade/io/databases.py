@@ -40,7 +40,8 @@ def read_query(address: str, query: str | None) -> Any:
 
 def without_password(address: str) -> str:
     """Return the address of a database without its password."""
-    return re.sub(r"(?<=:)[^:@/]*(?=@)", "***", address)
+    named = re.sub(r"(password=)[^&\s]*", r"\1***", address)
+    return re.sub(r"(://[^:/?#\s]*:)\S*(?=@)", r"\1***", named)
 
 
 def _plain(table: Any) -> Any:

@@ -24,6 +24,7 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _COMMA = re.compile(r"\s*[-+]?(\d+|\d{1,3}(\.\d{3})+)?,\d+\s*")
 _POINT = re.compile(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*")
+_THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2}(,\d{3})+\s*")
 _GROUPS = re.compile(r"\s*[-+]?[1-9]\d{0,2}(\.\d{3})+\s*")
 
 
@@ -229,10 +230,10 @@ def _separator(lines: list[str]) -> str:
 
 
 def _decimal(rows: list[list[str]], sep: str) -> str:
-    """Find the decimal mark: a comma if cells such as 1,5 and none such as 1.5 occur."""
+    """Find the decimal mark: a comma if cells such as 1,5 and none such as 1.5 occur; 12,345 alone may be thousands."""
     if sep == ",":
         return "."
     cells = [cell for row in rows[1:] for cell in row]
-    commas = any(_COMMA.fullmatch(cell) for cell in cells)
+    commas = any(_COMMA.fullmatch(cell) and not _THOUSANDS.fullmatch(cell) for cell in cells)
     points = any(_POINT.fullmatch(cell) and not _GROUPS.fullmatch(cell) for cell in cells)
     return "," if commas and not points else "."

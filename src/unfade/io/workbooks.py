@@ -54,6 +54,8 @@ class Workbook:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataNotice)  # of several sheets, given when it was read
             sheet = _sheet(book, self.path, self.layout)
+        for merged in list(sheet.merged_cells.ranges):  # cells that are merged cannot be written one by one
+            sheet.unmerge_cells(str(merged))
         lost = 0
         top, left, _ = _corner([tuple(row) for row in sheet.iter_rows(values_only=True)])
         for column, (old, now) in enumerate(zip(self.table.columns, table.columns, strict=True)):

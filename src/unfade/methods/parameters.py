@@ -74,12 +74,24 @@ class Parameters:
             raise InvalidData(f"settings must be a dictionary of settings by name, or None, got {self.settings!r}.")
         if self.panel is not None and self.time is None:
             raise InvalidData(f"panel needs time, the column of times; got panel={self.panel!r} without it.")
-        if self.time is not None and self.method != "tae":
-            raise InvalidData(f"time is for the default method, got method={self.method!r}. Leave method out.")
+        if self.time is not None:
+            self._check_series()
         parse_constraints(*self.constraints().values())
         self.members_to_train(1)
         self.candidates_to_use(PAPER, predictive=False)
         self.torch_device()
+
+    def _check_series(self) -> None:
+        """Refuse what has no meaning for series, in a sentence."""
+        if self.method != "tae":
+            raise InvalidData(f"time is for the default method, got method={self.method!r}. Leave method out.")
+        if isinstance(self.noise, str) and self.noise == "learn-by-value":
+            raise InvalidData("time= learns one noise level per column: give noise='learn' in place of 'learn-by-value'.")
+        if self.detection_limits:
+            raise InvalidData("time= does not take detection limits. Leave one of the two out.")
+        unused = ("max_steps", "architecture", "training", "settings")
+        if given := [name for name in unused if getattr(self, name) is not None]:
+            raise InvalidData(f"With time= {given[0]} has no effect, as no networks are trained. Leave it out.")
 
     @property
     def exact(self) -> bool:

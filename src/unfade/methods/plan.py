@@ -183,6 +183,19 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     )
 
 
+def _refuse_mixtures(parameters: Parameters, data: Dataset, encoder: FeatureEncoder) -> None:
+    """Refuse columns that the model asked for cannot hold."""
+    if data.timeline is not None and encoder.limited:
+        raise InvalidData("time= does not take censored values such as <0.5. Leave time out, or give them as missing.")
+    if parameters.corruption is not None:
+        for column in data.columns:
+            if column.discrete or column.kind in ("integer", *TEMPORAL):
+                raise InvalidData(
+                    f"corruption= is for continuous numbers and images, column {column.name!r} is {column.kind}. Leave the "
+                    "column out, or give kinds={...: 'continuous'}."
+                )
+
+
 def _noise(parameters: Parameters, data: Dataset, scaling: str | None) -> Any:
     """Give the noise without names."""
     if _is(parameters.noise, "learn-by-value") and scaling != "joint-variance":
@@ -222,7 +235,8 @@ def _warn(
     parameters: Parameters, data: Dataset, encoder: FeatureEncoder, gaps: Sequence[SupportGap], images: bool,
     constraints: Constraints,
 ) -> None:  # fmt: skip
-    """Warn of what users would want to know of their data before a fit."""
+    """Refuse what the model cannot hold; warn of what users would want to know of their data before a fit."""
+    _refuse_mixtures(parameters, data, encoder)
     warn_unusual(data.obs, encoder, data.columns, noisy=not parameters.exact)
     warn_conflicts(constraints, np.where(data.obs.observed, data.obs.values, np.nan).astype(float))
     warn_passthrough_with_missing(data.container, parameters.kinds)
