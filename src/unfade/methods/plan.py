@@ -205,7 +205,9 @@ def _noise(parameters: Parameters, data: Dataset, scaling: str | None) -> Any:
 
 
 def _stacked(parameters: Parameters, encoder: FeatureEncoder, growing: bool) -> bool:
-    """Whether cheaper models are fitted too: for narrow tables, where the user leaves the models open."""
+    """Whether cheaper models are fitted too: for narrow tables, not images or signals, if the models are left open."""
+    if len(encoder.event_shape) > 1 or "joint" in str(parameters.scaling):
+        return False
     left_open = parameters.method == "tae" and not (parameters.settings or parameters.architecture or parameters.max_steps)
     return left_open and encoder.features <= NARROW and not (encoder.limited or growing)
 
