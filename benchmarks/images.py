@@ -114,10 +114,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser = parser_of(__doc__, list(FOR_IMAGES))
     parser.add_argument("--schedule", default="board", choices=list(SCHEDULES))
     parser.add_argument("--only", default="", help="a pattern of settings, such as 'mnist, 50%%'")
+    parser.add_argument("--seconds", type=float, help="that a flow is trained for at most, compiling included")
     chosen = parser.parse_args(arguments)
     architecture = architecture_for(60_000, 784, bounded=True)
     device, label, board = torch.device(chosen.device), f"lim {architecture.width:.0f}", f"images-{chosen.schedule}"
-    study = Study(SCHEDULES[chosen.schedule], chosen.data_dir, device, architecture, together=15, by_row=True)
+    study = Study(SCHEDULES[chosen.schedule], chosen.data_dir, device, architecture, together=15, by_row=True, seconds=chosen.seconds)
     masks = {s: range(chosen.seeds if s.data == "mnist" else 1) for s in IMAGES if re.search(chosen.only, str(s))}
     if not chosen.report:
         run(study, stored(study, board, masks, label), masks, chosen.methods, label)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from peers import cpu_seconds, peak_memory
 
+import unfade
 from unfade.storage import whole_or_nothing
 
 RESULTS = Path("build/scoreboard")
@@ -60,7 +61,7 @@ def once(cell: Cell, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def keep(cell: Cell, result: dict[str, Any]) -> None:
     """Store a result with its name, the command and the versions that made it, whole or not at all."""
-    versions = {name: metadata.version(name) for name in ("unfade", "torch", "numpy")}
+    versions = {name: metadata.version(name) for name in ("torch", "numpy")} | {"unfade": unfade.__version__}
     made_by = {"command": " ".join(sys.argv), "versions": {"python": platform.python_version(), **versions}}
     cell.path.parent.mkdir(parents=True, exist_ok=True)
     with whole_or_nothing(cell.path) as part:

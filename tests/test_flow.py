@@ -15,16 +15,17 @@ from unfade.data.observations import Observations
 from unfade.errors import InvalidData
 from unfade.methods.recipes import Task
 from unfade.methods.registry import FLOW_TRAINING, fit_method
+from unfade.models.flow import FlowPosterior
 from unfade.models.velocity_networks import Dropout, FeatureNetwork, UNet
 from unfade.rng import KeyedNormals, generator_normals
 from unfade.training.checkpoints import Checkpoint
 from unfade.training.expectation import USES, ExpectationStep
 from unfade.training.loop import Progress
 
-SMALL = FlowArchitecture(units=64, blocks=3, dropout=0.0, steps=8)
+SMALL = FlowArchitecture(units=64, blocks=3, dropout=0.0, steps=12)
 
 
-def task(obs, noise, steps=2400, architecture=SMALL):
+def task(obs, noise, steps=3200, architecture=SMALL):
     config = replace(FLOW_TRAINING, steps=steps, batch_size=128, learning_rate=2e-3)
     return Task(obs, noise, architecture, config, 0)
 
@@ -46,6 +47,19 @@ def test_draws_are_those_of_the_exact_posterior(data, flow):
     assert 0.93 < ratio < 1.12
     assert 0.875 < coverage < 0.94
     assert relative < 1.06
+
+
+@pytest.mark.parametrize("sd", [1.0, 0.5, 0.2, 0.05])
+def test_sixteen_steps_give_the_spread_of_a_normal_distribution(sd):
+    def velocity(parts, t, numbers):  # of x_t = (1 - t) e + t x, x normal with that standard deviation
+        t = t[:, None]
+        return parts[0] * (t * sd**2 - (1 - t)) / ((1 - t) ** 2 + t**2 * sd**2)
+
+    flow = FlowPosterior(FeatureNetwork(3, 8, 1, 3, 0.0), GaussianNoise(0.1)).double()
+    flow.network.forward = velocity
+    obs = Observations(torch.zeros(1, 3).double(), torch.zeros(1, 3, dtype=torch.bool))
+    drawn = flow.redraw(obs, torch.ones(1, 1, 3).double(), steps=16)
+    assert float(drawn[0, 0, 0]) == pytest.approx(sd, rel=0.012)
 
 
 def test_the_density_is_that_of_the_exact_posterior(data, flow):
@@ -113,7 +127,7 @@ def test_dropout_keeps_the_mean():
 def test_each_draw_is_used_some_twelve_times(data, flow):
     obs = data[2][:100]
     draws = Observations(torch.zeros_like(obs.values), obs.observed)
-    step = ExpectationStep(flow, obs, draws, batch=50, split=None, learn=False, seed=0)
+    step = ExpectationStep(flow, obs, draws, batch=50, split=None, first=0.0, learn=False, seed=0)
     step(Progress(USES, 1000, 0.0, 0.0))
     assert int(draws.values.any(1).sum()) == 50
     step(Progress(2 * USES, 1000, 0.0, 0.0))

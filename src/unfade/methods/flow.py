@@ -16,7 +16,7 @@ from unfade.models.baselines import NearestPixels, marginals
 from unfade.models.flow import FlowPosterior
 from unfade.models.latent_variable import PosteriorLVM
 from unfade.training.early_stopping import hold_out_as
-from unfade.training.expectation import ExpectationStep, drawn_once
+from unfade.training.expectation import ExpectationStep, drawn_once, judged
 from unfade.training.loop import TrainingConfig, scoped_seed
 from unfade.training.objectives import FlowMatching, Predictive, hide_as_others, hide_boxes, hide_either, hide_share
 
@@ -43,11 +43,12 @@ def flow(task: Task, start_steps: int = START.steps) -> FlowRecipe:
     else:
         first = _nearest(task, obs)
     draws = Observations(drawn_once(first, obs, task.seed), obs.observed)
+    score = 0.0 if split is None else judged(first, split)
     posterior = build_flow(task, obs)
     yield Stage(
         posterior,
         FlowMatching(task.corruption),
-        e_step=ExpectationStep(posterior, obs, draws, task.training.batch_size, split, learn, task.seed),
+        e_step=ExpectationStep(posterior, obs, draws, task.training.batch_size, split, score, learn, task.seed),
     )
     return posterior
 

@@ -164,7 +164,7 @@ class UNet(VelocityNetwork):
         for number in reversed(range(len(self.up))):
             x = self.up[number](torch.cat([x, maps[number]], 1), time, dropout)
             if number:
-                x = functional.interpolate(x, size=maps[number - 1].shape[2:])
+                x = _enlarged(x, maps[number - 1].shape)
         return self._flat(self.last(x))
 
     def _maps(self, parts: Sequence[Tensor]) -> Tensor:
@@ -181,6 +181,12 @@ class UNet(VelocityNetwork):
         if self.patch != (1, 1):
             maps = maps.unflatten(1, (self.image[2], *self.patch)).permute(0, 1, 4, 2, 5, 3).flatten(2, 3).flatten(3, 4)
         return maps[..., : self.image[0], : self.image[1]].movedim(1, -1).flatten(1)
+
+
+def _enlarged(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """Each place of the maps as two by two of them, or as two along the only axis; quicker than an interpolation."""
+    high, wide = shape[2] // x.shape[2], shape[3] // x.shape[3]
+    return x[:, :, :, None, :, None].expand(-1, -1, -1, high, -1, wide).reshape(shape[0], -1, *shape[2:])
 
 
 class FeatureNetwork(VelocityNetwork):

@@ -104,6 +104,7 @@ class Study:
     ways: Sequence[str] = tuple(WAYS)
     lims: Sequence[float] = (10.0, 20.0)
     by_row: bool = False
+    seconds: float | None = None  # that a flow is trained for at most
 
     def rows(self, setting: Setting, part: str) -> tuple[Tensor, Observations]:
         """Return clean rows of the "train" or "test" part and their observations, on the device."""
@@ -163,10 +164,13 @@ class Study:
             )
             for obs, seed in zip(data, seeds, strict=True)
         ]  # fmt: skip
-        fits = [fit_many("flow", [task], [{}])[0] for task in tasks]
+        fits = [fit_many("flow", [replace(task, deadline=self._deadline())], [{}])[0] for task in tasks]
         if any(fit.interrupted for fit in fits):
             raise KeyboardInterrupt
         return [fit.posterior for fit in fits]
+
+    def _deadline(self) -> float | None:
+        return None if self.seconds is None else time.monotonic() + self.seconds
 
     def fit_way(self, way: Way, data: Sequence[Observations], seeds: Sequence[int]) -> list[PosteriorLVM]:
         """Fit posteriors for a way to draw."""
@@ -236,7 +240,7 @@ class Study:
     ) -> list[dict[str, float]]:
         """Compute the ELBO of the truth; its inference network is trained on these rows, as the paper's on the test set.
 
-        Flows have a density, so that of the scored rows is taken, with its divergence estimated by four probes.
+        Flows have a density, so that of the scored rows is taken, with its divergence estimated by a random probe.
         """
         if any(isinstance(posterior, FlowPosterior) for posterior in posteriors):
             return [self._density(*each) for each in zip(posteriors, clean, obs, strict=True)]
@@ -248,7 +252,7 @@ class Study:
         for start in range(0, rows, 100):
             some = slice(start, min(start + 100, rows))
             normals = generator_normals(torch.Generator(self.device).manual_seed(start))
-            parts.append(posterior.log_prob(clean[some], obs[some], normals, probes=4))
+            parts.append(posterior.log_prob(clean[some], obs[some], normals))
         values = torch.cat(parts).double()
         return {"ELBO": float(values.mean()), "ELBO's standard error": float(values.std() / len(values) ** 0.5)}
 
