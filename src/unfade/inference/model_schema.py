@@ -146,6 +146,7 @@ _PAIR = many(maybe(number()), 2, 2)
 _ARCHITECTURE = record(
     latent=whole(1, _SIZE), hidden=_SIZES, decoder_hidden=maybe(_SIZES), prior_latent=whole(1, _SIZE), prior_hidden=_SIZES,
     activation=one_of(*ACTIVATIONS), skip=flag, width=_POSITIVE, shared_variance=flag, decoder_sees=flag, bounded=flag,
+    xavier=flag, plain_sigmoids=flag, latent_width=maybe(_POSITIVE), prior_bounded=flag, added_variance=number(0),
 )  # fmt: skip
 _CONVOLUTIONAL = record(
     {"image": many(whole(1, _SIZE), 3, 3)}, channels=many(whole(1, 4096), 1, 12), latent=whole(1, 4096),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -23,6 +24,9 @@ class Architecture:
     width: log-variances stay within (-width/2, width/2). skip: a linear path beside each network.
     shared_variance: the decoder has one variance a column. decoder_sees: q(x|z,y) rather than q(x|z), for method
     "tae-paper". bounded: the decoder's means keep within the data's bounds, (0, 1) unless said otherwise.
+
+    Habits of others: xavier: weights start by Xavier's rule, biases at 0. plain_sigmoids: as `plain` of `Gaussian`.
+    latent_width: `width` of densities over z. prior_bounded: `bounded` of p(x|z_p). added_variance: to that of x and z.
     """
 
     latent: int = 20
@@ -36,32 +40,52 @@ class Architecture:
     shared_variance: bool = False
     decoder_sees: bool = False
     bounded: bool = False
+    xavier: bool = False
+    plain_sigmoids: bool = False
+    latent_width: float | None = None
+    prior_bounded: bool = False
+    added_variance: float = 0.0
 
     def encoder(self, inputs: int) -> Gaussian:
         """A density over z given `inputs` numbers."""
-        return self._gaussian(inputs, self.hidden, self.latent)
+        return self._latent(inputs, self.hidden, self.latent)
 
     def decoder(self, features: int) -> Gaussian:
         """A density over x given z, and y and alpha where `decoder_sees`."""
         inputs = self.latent + (2 * features if self.decoder_sees else 0)
         hidden = self.hidden if self.decoder_hidden is None else self.decoder_hidden
         outputs = features if self.shared_variance else 2 * features
-        network = MLP(inputs, hidden, outputs, self.activation, self.skip)
-        return Gaussian(network, features, self.width, self.shared_variance, self.bounded)
+        network = self._network(inputs, hidden, outputs)
+        return Gaussian(network, features, self.width, self.shared_variance, self.bounded, **self._habits)
 
     def prior(self, features: int) -> PriorLVM:
         """The paper's shallow prior: q(z_p|x) and p(x|z_p)."""
+        up = self._network(self.prior_latent, self.prior_hidden, 2 * features)
         return PriorLVM(
-            self._gaussian(features, self.prior_hidden, self.prior_latent),
-            self._gaussian(self.prior_latent, self.prior_hidden, features),
+            self._latent(features, self.prior_hidden, self.prior_latent),
+            Gaussian(up, features, self.width, bounded=self.prior_bounded, **self._habits),
         )
 
     def unknowns(self, features: int) -> Gaussian:
         """q(log beta|z,y,alpha): one noise level per sample."""
-        return self._gaussian(self.latent + 2 * features, self.hidden, 1)
+        return self._latent(self.latent + 2 * features, self.hidden, 1)
 
-    def _gaussian(self, inputs: int, hidden: tuple[int, ...], features: int) -> Gaussian:
-        return Gaussian(MLP(inputs, hidden, 2 * features, self.activation, self.skip), features, self.width)
+    def relative(self, inputs: int) -> Gaussian:
+        """A density over z in units of another, N(0, 1) at first; its log-variances may leave that one's by the width."""
+        network = self._network(inputs, self.hidden, 2 * self.latent).silent()
+        return Gaussian(network, self.latent, 2 * self.width)
+
+    def _latent(self, inputs: int, hidden: tuple[int, ...], features: int) -> Gaussian:
+        width = self.width if self.latent_width is None else self.latent_width
+        return Gaussian(self._network(inputs, hidden, 2 * features), features, width, **self._habits)
+
+    def _network(self, inputs: int, hidden: tuple[int, ...], outputs: int) -> MLP:
+        network = MLP(inputs, hidden, outputs, self.activation, self.skip)
+        return network.xavier() if self.xavier else network
+
+    @property
+    def _habits(self) -> dict[str, Any]:
+        return {"plain": self.plain_sigmoids, "added": self.added_variance}
 
 
 @dataclass(frozen=True)
@@ -173,6 +197,11 @@ AnyArchitecture = LatentArchitecture | FlowArchitecture
 
 # Supplement C: 400, 400 units and 20 latents, prior 50, 50 and 5; 500,000 steps of 20 at a rate printed as 2^-4.
 PAPER = Architecture()
+# As the paper's first author builds networks in public code for other papers (github.com/ftonolini45/VICI).
+AUTHORS_HABITS: dict[str, Any] = {
+    "activation": "leaky_relu_0.2", "bounded": True, "xavier": True, "plain_sigmoids": True, "latent_width": 10.0,
+    "prior_bounded": True, "added_variance": 1e-5,
+}  # fmt: skip
 
 
 _WEIGHTS = 2_000_000  # of the first layer of networks for wide data, half of them

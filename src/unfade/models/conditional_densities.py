@@ -44,7 +44,8 @@ class Gaussian(Conditional):
     The log-variance stays within (-width/2, width/2): `width` is what the docs call the variance floor, and
     the ELBO of the truth depends on it. With `shared_variance` there is one log-variance an entry, the same
     for all conditions; the network then returns means only. With `bounded`, means stay between `ends` (2, features).
-    widest: what sds stay below.
+    widest: what sds stay below. plain: sigmoids of the network's outputs as they are, of slope 1/4 at 0, for bounded means
+    and for log-variances, width (sigmoid(raw / width) - 1/2). added: what is added to variances.
     """
 
     def __init__(
@@ -55,9 +56,12 @@ class Gaussian(Conditional):
         shared_variance: bool = False,
         bounded: bool = False,
         widest: float | None = None,
+        plain: bool = False,
+        added: float = 0.0,
     ):
         super().__init__()
         self.widest = widest
+        self.plain, self.added = plain, added
         self.ends: Tensor | None
         self.network = network
         self.width = width
@@ -74,11 +78,20 @@ class Gaussian(Conditional):
         else:
             mean, raw = out, (10 * self.raw_tens).expand(out.shape)
         if self.ends is not None:
-            mean = between(mean, self.ends)
+            mean = between(self._flatter(mean, self.ends) if self.plain else mean, self.ends)
+        raw = raw / 4 if self.plain else raw
         scale = (squeezed(raw + self.offset, self.width) / 2).exp()
+        if self.added:
+            scale = (scale.square() + self.added).sqrt()
         if self.widest is not None:
             scale = self.widest * torch.tanh(scale / self.widest)
         return Independent(Cells(mean, scale), 1, validate_args=False)
+
+    @staticmethod
+    def _flatter(mean: Tensor, ends: Tensor) -> Tensor:
+        """What `between` maps to the interval by a sigmoid of slope 1/4."""
+        middle = ends.mean(0)
+        return torch.where(middle.isfinite(), mean / 4 + middle.nan_to_num(posinf=0.0, neginf=0.0), mean)
 
 
 def standard_normal(like: Tensor) -> Independent:

@@ -1,6 +1,7 @@
 """Networks: tensors to tensors, no probability."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from math import gcd
 from typing import Any
@@ -9,7 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-ACTIVATIONS: dict[str, Any] = {"leaky_relu": nn.LeakyReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
+ACTIVATIONS: dict[str, Any] = {
+    "leaky_relu": nn.LeakyReLU,
+    "leaky_relu_0.2": partial(nn.LeakyReLU, 0.2),
+    "silu": nn.SiLU,
+    "tanh": nn.Tanh,
+}
 
 
 def product(rows: Tensor, matrix: Tensor) -> Tensor:
@@ -66,6 +72,23 @@ class MLP(nn.Module):
             else:
                 out = torch.addmm(out, rows, self.skip.weight.T)
         return out.reshape(*lead, -1)
+
+    def xavier(self) -> "MLP":
+        """Start again from Xavier's uniform weights and biases of 0."""
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear):
+                nn.init.xavier_uniform_(layer.weight)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+        return self
+
+    def silent(self) -> "MLP":
+        """Start from an output of 0, whatever the inputs."""
+        for layer in (self.layers[-1], self.skip):
+            if isinstance(layer, nn.Linear):
+                for parameter in layer.parameters():
+                    nn.init.zeros_(parameter)
+        return self
 
 
 Image = tuple[int, int, int]  # height, width, channels: how the entries of a flat sample lie
