@@ -118,3 +118,35 @@ def test_reconstruction_elbo_stays_below_the_posteriors_own_density():
     exact = torch.distributions.MultivariateNormal(mean, covariance).log_prob(clean.double()).mean()
     assert exact - 1.0 < score.elbo < exact + 3 * score.standard_error
     assert score.variance_floor == pytest.approx(np.exp(-10))
+
+
+@pytest.mark.parametrize(("method", "conditioned"), [("mvae", False), ("miwae", True), ("tae-paper", False)])
+def test_no_elbo_is_below_that_of_the_posteriors_own_latents(method, conditioned):
+    """q' may be q(z|y): training starts there, and gains on it."""
+    _, clean, obs = make(500)
+    architecture = Architecture(latent=2, hidden=(32, 32))
+    training = TrainingConfig(steps=400, batch_size=64)
+    posterior = fit_method(method, Task(obs, GaussianNoise(0.3), architecture, training, 0, fixed_steps=True), {}).posterior
+    posterior.conditioned = conditioned
+    z = posterior.latent(obs).sample((500,))
+    own = posterior.clean(z, obs).log_prob(clean).mean(1).reshape(50, 10).mean(1)  # of ten draws a row, fifty times
+    still, trained = (
+        reconstruction_elbo(posterior, obs, clean, architecture, TrainingConfig(steps=steps, learning_rate=rate))
+        for steps, rate in ((1, 1e-12), (300, 1e-3))
+    )
+    assert still.start == pytest.approx(float(own.mean()), abs=4 * float(own.std()))
+    assert float(own.std()) < 0.3 * abs(float(own.mean()))
+    assert still.elbo == pytest.approx(still.start, rel=1e-4)
+    assert still.divergence == pytest.approx(0, abs=1e-5)
+    assert trained.start == still.start
+    assert trained.elbo > trained.start + 0.05
+    assert trained.divergence > 0.01
+
+
+def test_an_inference_network_that_training_spoiled_is_not_used():
+    _, clean, obs = make(200)
+    architecture = Architecture(latent=2, hidden=(8, 8))
+    training = TrainingConfig(steps=50, batch_size=64)
+    posterior = fit_method("mvae", Task(obs, GaussianNoise(0.3), architecture, training, 0, fixed_steps=True), {}).posterior
+    spoiled = reconstruction_elbo(posterior, obs, clean, architecture, TrainingConfig(steps=3, learning_rate=50.0))
+    assert spoiled.elbo == spoiled.start
