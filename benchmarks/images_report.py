@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from report import markdown
 
-from unfade.paper.study import FLOW, STOPPED, WAYS, Setting
+from unfade.paper.study import Setting
+from unfade.paper.ways import FLOW, STOPPED, WAYS
 
 FOR_IMAGES = {**WAYS, **STOPPED, **FLOW}
 OURS = ("unfade", "unfade, resampled", "flow")

@@ -46,6 +46,7 @@ from unfade.cli.options import (
     Kinds,
     LearnNoise,
     Marks,
+    Masks,
     MaxColumns,
     MaxRows,
     MaxSeconds,
@@ -328,7 +329,7 @@ def reproduce(
     name: Experiment, folder: ExperimentFolder = None, quick: Quick = False, schedule: StepSchedule = "equal",
     repeats: Repeats = None, data_dir: DataFolder = None, device: Device = "auto", learn_noise: LearnNoise = False,
     together: Together = 30, data: DataSets = None, missing: Shares = None, way: Ways = None, lim: Floors = None,
-    dry_run: PrintSettings = False, quiet: Quiet = False, debug: Debug = False,
+    mask: Masks = None, dry_run: PrintSettings = False, quiet: Quiet = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Run an experiment of the paper into a folder; results that exist are not computed again."""
     from unfade.paper.reproduce import EXPERIMENTS, describe
@@ -344,7 +345,7 @@ def reproduce(
             out.say(json.dumps(settings, indent=1))
             return
         target = folder or Path(f"{name}-{schedule}")
-        only = data or (), way or (), lim or (), missing or ()
+        only = data or (), way or (), lim or (), missing or (), mask or ()
         report = run(name, target, schedule, repeats, data_dir, device, not learn_noise, together, out.say, *only)
         out.say(f"\n{report}\nFolder: {target}")
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from unfade.data.observations import Observations
 from unfade.inference.sampling import draw_blocks
 from unfade.models.latent_variable import PosteriorLVM
-from unfade.paper.study import WAYS, Results, Say, Setting, Study, corrupt, over_repeats
+from unfade.paper.study import Results, Say, Setting, Study, corrupt, over_repeats
+from unfade.paper.ways import WAYS
 
 Classifier = tuple[Tensor, Tensor]  # weights (entries, classes) and bias (1, classes)
 RECOVERED = ("MVAE", "TAE as printed", "unfade")
@@ -69,7 +70,7 @@ def _measure(study: Study, results: Results, name: str, settings: Sequence[Setti
     posteriors: Sequence[PosteriorLVM | None] = [None] * len(settings)
     if name in WAYS:
         schedule = replace(study.schedule, training=study.schedule.classified or study.schedule.training)
-        posteriors = replace(study, schedule=schedule).fit_way(WAYS[name], data, [setting.mask for setting in settings])
+        posteriors = replace(study, schedule=schedule).fit(WAYS[name], data, [setting.mask for setting in settings])
     few = _labelled(data[0])
     inputs = torch.stack([_inputs(name, p, obs[:few], POOL) for p, obs in zip(posteriors, data, strict=True)])
     classifiers = _train(inputs, torch.stack([said[:few] for said in labels]), study.schedule.classifier_steps)

@@ -1,6 +1,7 @@
 """supp-crossval: the ELBO of the printed TAE over C and lambda, MNIST at 90 % missing (supplement D.1)."""
 
 from unfade.paper.study import Results, Say, Setting, Study
+from unfade.paper.ways import WAYS
 
 VALUES = (0.1, 0.5, 2.0, 10.0, 50.0, 200.0)
 COLLAPSED = 1 / 3  # share of missing entries in 90 % intervals below which a posterior counts as collapsed
@@ -14,14 +15,14 @@ def crossval(study: Study, results: Results, repeats: int, say: Say) -> str:
     clean, seen = study.rows(setting, "test")
     if "MVAE" not in results:
         say("MVAE")
-        [posterior] = study.fit("mvae", [obs], [0])
+        [posterior] = study.fit(WAYS["MVAE"], [obs], [0])
         results.put({"MVAE": study.elbos([posterior], [clean], [seen])[0]})
     todo = [pair for pair in pairs if _key(*pair) not in results]
     for start in range(0, len(todo), study.together):
         group = todo[start : start + study.together]
         say(f"{len(group)} pairs of C and lambda together")
         posteriors = study.fit(
-            "tae-paper", [obs] * len(group), [0] * len(group), [{"C": C, "lam": lam} for C, lam in group]
+            WAYS["TAE as printed"], [obs] * len(group), [0] * len(group), [{"C": C, "lam": lam} for C, lam in group]
         )
         elbos = study.elbos(posteriors, [clean] * len(group), [seen] * len(group))
         spreads = [study.scores(posterior, clean, seen, refined=False) for posterior in posteriors]

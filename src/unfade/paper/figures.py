@@ -11,7 +11,8 @@ from unfade.data.observations import Observations
 from unfade.demo import as_colours, toy
 from unfade.inference.sampling import draw_blocks
 from unfade.models.latent_variable import PosteriorLVM
-from unfade.paper.study import WAYS, Results, Say, Setting, Study, fill, key, over_repeats
+from unfade.paper.study import Results, Say, Setting, Study, fill, key, over_repeats
+from unfade.paper.ways import WAYS
 
 SHOWN = ("MVAE", "TAE as printed", "unfade")
 
@@ -95,7 +96,7 @@ def examples(study: Study, results: Results, settings: list[Setting], picture: s
             clean, test = study.rows(setting, "test")
             for name in SHOWN:
                 say(f"{name}, examples of {setting}")
-                [posterior] = study.fit_way(WAYS[name], [train], [0])
+                [posterior] = study.fit(WAYS[name], [train], [0])
                 refined = WAYS[name].refined
                 results.put({f"{setting.hidden}; {name}": study.scores(posterior, clean, test, refined)})
                 drawn = _draws(posterior, test[:4], study.schedule.n_candidates if refined else 0)

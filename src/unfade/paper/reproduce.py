@@ -13,7 +13,8 @@ from unfade.paper import classification, crossval, figures, tables
 from unfade.paper import depth_maps as depth
 from unfade.paper.datasets import LOADERS
 from unfade.paper.settings import SCHEDULES
-from unfade.paper.study import WAYS, Results, Say, Study
+from unfade.paper.study import Results, Say, Study
+from unfade.paper.ways import ALL_WAYS
 from unfade.storage import whole_or_nothing
 
 Experiment = Callable[[Study, Results, int, Say], str]
@@ -56,15 +57,18 @@ def reproduce(
     ways: Sequence[str] = (),
     lims: Sequence[float] = (),
     missing: Sequence[float] = (),
+    masks: Sequence[int] = (),
 ) -> str:
     """Run an experiment into `folder`: settings.json, results.json, pictures, report.md. Returns the report.
 
-    A folder with results of these settings is continued. together: models trained together. data, ways, lims, missing:
-    parts of the tables to run, as in `Study`, all if empty; others may be added later.
+    A folder with results of these settings is continued. together: models trained together. data, ways, lims, missing,
+    masks: parts of the tables to run, as in `Study`, all if empty; others may be added later.
     """
     settings = describe(name, schedule, repeats, noise_known)
     where = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else torch.device(device)
-    parts = _only(data=data, ways=ways, lims=lims, missing=missing)
+    if unknown := [mask for mask in masks if mask >= settings["repeats"]]:
+        raise InvalidData(f"Masks are 0 to {settings['repeats'] - 1}, got {', '.join(map(str, unknown))}.")
+    parts = _only(data=data, ways=ways, lims=lims, missing=missing) | {"masks": tuple(masks)}
     study = Study(SCHEDULES[schedule], data_dir, where, noise_known=noise_known, together=together, **parts)
     results = Results(folder, settings)
     text = EXPERIMENTS[name].run(study, results, settings["repeats"], say)
@@ -80,7 +84,7 @@ def reproduce(
 
 def _only(**said: Sequence[Any]) -> dict[str, Any]:
     """Check the parts of a table to run, and drop empty ones."""
-    for name, known in (("data", LOADERS), ("ways", WAYS), ("missing", Study.missing)):
+    for name, known in (("data", LOADERS), ("ways", ALL_WAYS), ("missing", Study.missing)):
         if unknown := [each for each in said[name] if each not in known]:
             raise InvalidData(f"Expected some of {', '.join(map(str, known))}; got {', '.join(map(str, unknown))}.")
     return {name: tuple(given) for name, given in said.items() if given}
@@ -96,7 +100,7 @@ def describe(name: str, schedule: str, repeats: int | None, noise_known: bool) -
     if repeats is not None and usual is None:
         raise InvalidData(f"{name} is not repeated: expected no number of repeats, got {repeats}.")
     asked = repeats or (1 if schedule == "quick" else usual or 1)
-    meaning = {way: asdict(how) for way, how in WAYS.items()}
+    meaning = {way: asdict(how) for way, how in ALL_WAYS.items()}
     content = {
         "ways": meaning,
         "experiment": name,

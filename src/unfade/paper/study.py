@@ -15,16 +15,17 @@ from unfade.corruption.masks import mask_at_random, mask_window
 from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations
 from unfade.diagnostics.evaluation import reconstruction_elbos
-from unfade.errors import InvalidFile
+from unfade.errors import InvalidFile, TrainingFailed
 from unfade.inference.sampling import draw_blocks
 from unfade.methods.recipes import Task
-from unfade.methods.registry import FLOW_TRAINING, fit_many
+from unfade.methods.registry import FLOW_TRAINING, FitResult, fit_many
 from unfade.metrics import coverage_due, covered, crps, energy_score
 from unfade.models.architectures import PAPER, Architecture, flow_architecture
 from unfade.models.flow import FlowPosterior
 from unfade.models.latent_variable import PosteriorLVM
 from unfade.paper.datasets import LOADERS, Dataset, load
 from unfade.paper.settings import NOISE, TABLE_1, Schedule
+from unfade.paper.ways import ALL_WAYS, FLOW, WAYS, Way
 from unfade.rng import generator_normals
 from unfade.storage import whole_or_nothing
 
@@ -54,34 +55,6 @@ class Setting:
         return f"{self.data}, {self.hidden}, mask {self.mask}{rows}" + (", trained on" if self.trained_on else "")
 
 
-@dataclass(frozen=True)
-class Way:
-    """A way to draw: the method that trains for it, with closed-form conditioning or not, resampled or not.
-
-    stopped: training ends by early stopping, at most after all steps.
-    """
-
-    method: str
-    conditioned: bool
-    refined: bool = False
-    stopped: bool = False
-
-
-WAYS = {
-    "MVAE": Way("mvae", conditioned=False),
-    "MIWAE": Way("miwae", conditioned=False),
-    "MIWAE, conditioned": Way("miwae", conditioned=True),
-    "MIWAE, conditioned, resampled": Way("miwae", conditioned=True, refined=True),
-    "TAE as printed": Way("tae-paper", conditioned=False),
-    "unfade": Way("tae", conditioned=True, stopped=True),
-    "unfade, resampled": Way("tae", conditioned=True, refined=True, stopped=True),
-}
-# The strongest baseline as unfade is trained, for scoreboards.
-STOPPED = {
-    "MIWAE, stopped": Way("miwae", conditioned=True, stopped=True),
-    "MIWAE, stopped, resampled": Way("miwae", conditioned=True, refined=True, stopped=True),
-}
-FLOW = {"flow": Way("flow", conditioned=False, stopped=True)}
 GREY_LEVELS = 2 / 255  # distance of pixels that no purpose needs told apart
 
 
@@ -89,8 +62,8 @@ GREY_LEVELS = 2 / 255  # distance of pixels that no purpose needs told apart
 class Study:
     """Conditions of an experiment: schedule, folder of data, device, networks, whether the noise level is known.
 
-    data, missing, ways, lims: parts of tables to run; a lim is the width of the interval of log-variances. by_row: keep
-    scores of single rows along with their means, to compare methods row by row.
+    data, missing, ways, lims, masks: parts of tables to run; a lim is the width of the interval of log-variances; no ways
+    or masks are all of them. by_row: keep scores of single rows along with their means, to compare methods row by row.
     """
 
     schedule: Schedule
@@ -101,8 +74,9 @@ class Study:
     together: int = 30  # models trained side by side
     data: Sequence[str] = tuple(LOADERS)
     missing: Sequence[float] = tuple(dict.fromkeys(missing for _, missing in TABLE_1))
-    ways: Sequence[str] = tuple(WAYS)
+    ways: Sequence[str] = ()
     lims: Sequence[float] = (10.0, 20.0)
+    masks: Sequence[int] = ()
     by_row: bool = False
     seconds: float | None = None  # that a flow is trained for at most
 
@@ -122,66 +96,54 @@ class Study:
             _LOADED[key] = load(name, self.data_dir)
         return _LOADED[key]
 
-    def fit(
+    def fits(
         self,
-        method: str,
+        way: Way,
         data: Sequence[Observations],
         seeds: Sequence[int],
         settings: Sequence[dict[str, Any]] | None = None,
-        stopped: bool = False,
         image: tuple[int, int] | None = None,
-    ) -> list[PosteriorLVM]:
-        """Fit posteriors of one method, one for each set of observations, together.
+    ) -> list[FitResult[PosteriorLVM]]:
+        """Fit the method of a way to draw, once for each set of observations, together; flows one after another.
 
-        image: height and width of the rows, which flows need to know.
-
-        stopped: as in `Way`. Entries are held out during 0.7 of the steps at most; the rest trains on all of them.
+        settings: of the method, for each. image: height and width of the rows, which flows need to know.
         """
-        training = self.schedule.training
-        if method == "flow":
-            return self._fit_flows(data, seeds, image)
-        training = replace(training, steps=max(1, int(0.7 * training.steps))) if stopped else training
-        tasks = [
-            Task(obs, self._noise(), self.architecture, training, seed, fixed_steps=not stopped)
-            for obs, seed in zip(data, seeds, strict=True)
-        ]
-        fits = fit_many(method, tasks, settings or [{}] * len(tasks))
+        if way.method == "flow":
+            fits = [fit_many("flow", [self._flow_task(*each, image)], [{}])[0] for each in zip(data, seeds, strict=True)]
+        else:
+            networks, training = way.architecture(self.architecture), way.training(self.schedule.training)
+            tasks = [
+                Task(obs, self._noise(way), networks, training, seed, fixed_steps=not way.stopped)
+                for obs, seed in zip(data, seeds, strict=True)
+            ]
+            fits = fit_many(way.method, tasks, [{**dict(way.settings), **each} for each in settings or [{}] * len(tasks)])
         if any(fit.interrupted for fit in fits):  # half-trained models are nobody's result
             raise KeyboardInterrupt
-        return [fit.posterior for fit in fits]
+        for fit in fits:
+            fit.posterior.conditioned = way.conditioned
+        return fits
 
-    def _fit_flows(
-        self, data: Sequence[Observations], seeds: Sequence[int], image: tuple[int, int] | None
+    def fit(
+        self,
+        way: Way,
+        data: Sequence[Observations],
+        seeds: Sequence[int],
+        settings: Sequence[dict[str, Any]] | None = None,
     ) -> list[PosteriorLVM]:
-        """Fit flows, one after another, within [0, 1]."""
-        steps = min(FLOW_TRAINING.steps, self.schedule.training.steps)
-        networks = flow_architecture(image or (1,), self.device.type == "cuda")
-        ends = torch.tensor([0.0, 1.0], device=self.device)
-        tasks = [
-            Task(
-                obs, self._noise(), networks, replace(FLOW_TRAINING, steps=steps), seed,
-                image=None if image is None else (*image, 1), ends=ends[:, None].expand(2, obs.values.shape[1]),
-            )
-            for obs, seed in zip(data, seeds, strict=True)
-        ]  # fmt: skip
-        fits = [fit_many("flow", [replace(task, deadline=self._deadline())], [{}])[0] for task in tasks]
-        if any(fit.interrupted for fit in fits):
-            raise KeyboardInterrupt
-        return [fit.posterior for fit in fits]
-
-    def _deadline(self) -> float | None:
-        return None if self.seconds is None else time.monotonic() + self.seconds
-
-    def fit_way(self, way: Way, data: Sequence[Observations], seeds: Sequence[int]) -> list[PosteriorLVM]:
         """Fit posteriors for a way to draw."""
-        posteriors = self.fit(way.method, data, seeds, stopped=way.stopped)
-        for posterior in posteriors:
-            posterior.conditioned = way.conditioned
-        return posteriors
+        return [fit.posterior for fit in self.fits(way, data, seeds, settings)]
 
-    def _noise(self) -> GaussianNoise:
-        noise = GaussianNoise(NOISE) if self.noise_known else GaussianNoise(torch.full((1,), 0.3), learn=True)
-        return noise.to(self.device)
+    def _flow_task(self, obs: Observations, seed: int, image: tuple[int, int] | None) -> Task:
+        """Describe the fit of a flow, within [0, 1]."""
+        training = replace(FLOW_TRAINING, steps=min(FLOW_TRAINING.steps, self.schedule.training.steps))
+        networks = flow_architecture(image or (1,), self.device.type == "cuda")
+        ends = torch.tensor([0.0, 1.0], device=self.device)[:, None].expand(2, obs.values.shape[1])
+        size = None if image is None else (*image, 1)
+        deadline = None if self.seconds is None else time.monotonic() + self.seconds
+        return Task(obs, self._noise(FLOW["flow"]), networks, training, seed, image=size, ends=ends, deadline=deadline)
+
+    def _noise(self, way: Way) -> GaussianNoise:
+        return way.noise(self.noise_known).to(self.device)
 
     def groups(self, settings: Sequence[Setting], alike: bool = False) -> Iterator[list[Setting]]:
         """Group settings whose models have one shape, as many as are trained together.
@@ -201,12 +163,12 @@ class Study:
         """Compute energy score, CRPS, coverage and PSNR on the missing entries of the first `scored` rows.
 
         columns: those that count; None: all. Coverage leaves out entries that hardly vary in the observations: constant
-        black pixels would dominate it.
+        black pixels would dominate it. exploding: share of draws of rows with an entry more than 1 outside of [0, 1].
         """
         some, truth = obs[: self.schedule.scored], clean[: self.schedule.scored]
         vary = _observed_variance(obs) > NOISE**2 + 0.01
         counted = ~some.observed if columns is None else ~some.observed & columns.to(truth.device)
-        totals, energies, each = {"squares": 0.0, "variance": 0.0, "covered": 0.0, "near": 0.0}, [], []
+        totals, energies, each = dict.fromkeys(("squares", "all", "variance", "covered", "near", "far"), 0.0), [], []
         n_candidates, started = self.schedule.n_candidates if refined else 0, time.monotonic()
         blocks = draw_blocks(
             posterior, some, torch.arange(len(some)), self.schedule.draws, seed=1, n_candidates=n_candidates
@@ -215,7 +177,10 @@ class Study:
             target, missing = truth[where], counted[where]
             energies.append(energy_score(drawn, target, missing))
             each.append((crps(drawn, target) * missing).sum(1))
-            totals["squares"] += float((drawn.mean(0) - target).square()[missing].sum())
+            squares = (drawn.mean(0) - target).square()
+            totals["squares"] += float(squares[missing].sum())
+            totals["all"] += float(squares.sum())
+            totals["far"] += float(((drawn - 0.5).abs() > 1.5).any(-1).double().mean(0).sum())
             totals["variance"] += float(drawn.var(0)[missing].sum())
             totals["covered"] += float(covered(drawn, target, 0.9)[missing & vary].sum())
             totals["near"] += float(covered(drawn, target, 0.9, GREY_LEVELS)[missing & vary].sum())
@@ -227,7 +192,9 @@ class Study:
             "energy score's standard error": float(energy.std() / len(some) ** 0.5),
             "CRPS": float(total.sum()) / cells,
             "CRPS's standard error": float(total.std()) * len(some) ** 0.5 / cells,
-            "PSNR": float(-10 * torch.tensor(totals["squares"] / cells).log10()),
+            "PSNR": _psnr(totals["squares"] / cells),
+            "PSNR, all entries": _psnr(totals["all"] / truth.numel()),
+            "exploding": totals["far"] / len(some),
             "coverage": totals["covered"] / max(1.0, float((counted & vary).sum())),
             "coverage within two grey levels": totals["near"] / max(1.0, float((counted & vary).sum())),
             "error over sd": (totals["squares"] / (totals["variance"] * (1 + 1 / self.schedule.draws))) ** 0.5,
@@ -245,7 +212,16 @@ class Study:
         if any(isinstance(posterior, FlowPosterior) for posterior in posteriors):
             return [self._density(*each) for each in zip(posteriors, clean, obs, strict=True)]
         found = reconstruction_elbos(posteriors, obs, clean, self.architecture, self.schedule.inference)
-        return [{"ELBO": each.elbo, "ELBO's standard error": each.standard_error} for each in found]
+        return [
+            {
+                "ELBO": each.elbo,
+                "ELBO's standard error": each.standard_error,
+                "ELBO of q(z|y)": each.start,
+                "ELBO's median": each.median,
+                "ELBO's K": each.divergence,
+            }
+            for each in found
+        ]
 
     def _density(self, posterior: Any, clean: Tensor, obs: Observations) -> dict[str, float]:
         parts, rows = [], min(len(clean), self.schedule.scored)
@@ -270,6 +246,10 @@ def corrupt(clean: Tensor, setting: Setting, dataset: Dataset, part: str) -> Obs
     return GaussianNoise(NOISE).corrupt(clean, observed, generator_normals(generator))
 
 
+def _psnr(square: float) -> float:
+    return float(-10 * torch.tensor(square).log10())
+
+
 def _observed_variance(obs: Observations) -> Tensor:
     count = obs.observed.sum(0).clamp(min=1)
     mean = obs.values.sum(0) / count
@@ -287,7 +267,7 @@ class Results:
         if kept.exists() and json.loads(kept.read_text()) != settings:
             raise InvalidFile(f"{folder} holds results of other settings. Choose another folder, or delete it.")
         _write_json(kept, settings)
-        self.found: dict[str, Any] = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.found: dict[str, Any] = json.loads(self.path.read_text()) if self.path.exists() else {"seconds": 0.0}
         self._started = time.monotonic() - self.found.get("seconds", 0.0)
 
     def __contains__(self, key: str) -> bool:
@@ -314,24 +294,30 @@ def fill(
     label: str,
     say: Say,
     names: Sequence[str] = tuple(WAYS),
-    known: dict[str, Way] = WAYS,
+    known: dict[str, Way] = ALL_WAYS,
 ) -> None:
-    """Train and score models whose results are missing, method by method, as many together as fit."""
-    for method, stopped in dict.fromkeys((known[name].method, known[name].stopped) for name in names):
-        ways = {name: known[name] for name in names if (known[name].method, known[name].stopped) == (method, stopped)}
+    """Train and score models whose results are missing, way by way, as many together as fit.
+
+    A group whose training fails for good has no results.
+    """
+    for trained in dict.fromkeys(known[name].trained for name in names):
+        ways = {name: known[name] for name in names if known[name].trained == trained}
         todo = [s for s in settings if any(key(s, name, label) not in results for name in ways)]
         models = list(dict.fromkeys(replace(setting, trained_on=False) for setting in todo))  # scored on one part or both
-        for group in study.groups(models, alike=stopped):
-            say(f"{label}: {method}, {len(group)} models together, first {group[0]}")
+        for group in study.groups(models, alike=trained.stopped):
+            say(f"{label}: {next(iter(ways))}, {len(group)} models together, first {group[0]}")
             train, seeds = [study.rows(setting, "train")[1] for setting in group], [setting.mask for setting in group]
             started = time.monotonic()
-            image = study.dataset(group[0].data).image
-            posteriors = study.fit(method, train, seeds, stopped=stopped, image=image)
+            try:
+                fits = study.fits(trained, train, seeds, image=study.dataset(group[0].data).image)
+            except TrainingFailed as error:
+                say(str(error))
+                continue
             seconds = (time.monotonic() - started) / len(group)
             for trained_on in (False, True):
-                each = [(replace(s, trained_on=trained_on), p) for s, p in zip(group, posteriors, strict=True)]
-                if asked := [(setting, posterior) for setting, posterior in each if setting in todo]:
-                    _score(study, results, [s for s, _ in asked], label, ways, [p for _, p in asked], seconds)
+                each = [(replace(s, trained_on=trained_on), fit) for s, fit in zip(group, fits, strict=True)]
+                if asked := [(setting, fit) for setting, fit in each if setting in todo]:
+                    _score(study, results, [s for s, _ in asked], label, ways, [fit for _, fit in asked], seconds)
 
 
 def _score(
@@ -340,7 +326,7 @@ def _score(
     group: Sequence[Setting],
     label: str,
     ways: dict[str, Way],
-    posteriors: Sequence[PosteriorLVM],
+    fits: Sequence[FitResult[PosteriorLVM]],
     seconds: float,
 ) -> None:
     """Score posteriors, one for each setting of a group, drawn from in each way.
@@ -348,6 +334,7 @@ def _score(
     seconds: training time of one.
     """
     test = [study.rows(setting, "train" if setting.trained_on else "test") for setting in group]
+    posteriors = [fit.posterior for fit in fits]
     elbos: dict[bool, list[dict[str, float]]] = {}
     for name, way in ways.items():
         for posterior in posteriors:
@@ -355,11 +342,29 @@ def _score(
         if way.conditioned not in elbos:
             elbos[way.conditioned] = study.elbos(posteriors, *map(list, zip(*test, strict=True)))
         found = {}
-        for setting, elbo, posterior, rows in zip(group, elbos[way.conditioned], posteriors, test, strict=True):
-            scores = study.scores(posterior, *rows, way.refined, study.dataset(setting.data).distinct)
-            said = {"noise": float(posterior.corruption.std.mean()), "training seconds": seconds}
-            found[key(setting, name, label)] = elbo | scores | said
+        for setting, elbo, fit, rows in zip(group, elbos[way.conditioned], fits, test, strict=True):
+            scores = study.scores(fit.posterior, *rows, way.refined, study.dataset(setting.data).distinct)
+            said = {**noise_of(fit.posterior, rows[1]), "training seconds": seconds}
+            found[key(setting, name, label)] = elbo | scores | said | localisation(fit)
         results.put(found)
+
+
+@torch.no_grad()
+def noise_of(posterior: PosteriorLVM, obs: Observations) -> dict[str, float]:
+    """Return the noise level; where it is inferred row by row, the mean and quantiles over rows."""
+    if getattr(posterior, "unknowns", None) is None:
+        return {"noise": float(posterior.corruption.std.mean())}
+    assert posterior.unknowns is not None
+    z = posterior.latent(obs).base_dist.loc
+    levels = posterior.unknowns(z, obs.values, obs.observed.to(z.dtype)).base_dist.loc.exp().flatten()
+    quantiles = {f"noise, {share:.0%} of rows below": float(levels.quantile(share)) for share in (0.05, 0.5, 0.95)}
+    return {"noise": float(levels.mean()), **quantiles}
+
+
+def localisation(fit: FitResult[PosteriorLVM]) -> dict[str, float]:
+    """Return the mean of R - Q in the last steps of training, which the printed TAE is to bring to C; of others nothing."""
+    terms = fit.histories[-1].terms if fit.histories else {}
+    return {"R - Q": terms["R"][-1] - terms["Q"][-1]} if {"R", "Q"} <= set(terms) else {}
 
 
 def key(setting: Setting, way: str, label: str) -> str:
