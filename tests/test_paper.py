@@ -440,3 +440,61 @@ def test_draws_that_explode_are_counted(data_dir, monkeypatch):
     assert found["exploding"] == pytest.approx(1 / 40)
     error = (2.1 - float(clean[3, 5])) / 4
     assert found["PSNR, all entries"] == pytest.approx(-10 * np.log10(error**2 / 7840), rel=1e-3)
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """The table in parts, of which one mask is as many as there are."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    table1 = importlib.import_module("table1")
+    monkeypatch.setattr(table1, "REPEATS", 1)
+    return table1
+
+
+def test_the_full_plan_holds_every_way_and_every_cell_at_some_floor(parts):
+    planned = {name for job in parts.FULL for name in job.keys}
+    cells = [(data, share) for data in ("mnist", "fashion-mnist", "uci-har") for share in (0.2, 0.5, 0.8)]
+    for way in ALL_WAYS:
+        there = [all(study.key(Setting(*cell, 0), way, f"lim {lim}") in planned for cell in cells) for lim in (10, 20)]
+        assert all(there) if way in WAYS else any(there), way
+    assert {name for job in parts.SHORT for name in job.keys} <= planned
+
+
+def test_a_table_in_parts_goes_on_with_what_it_has(data_dir, tmp_path, parts):
+    job = parts.Job(("MVAE",), ("mnist",), 20.0, (0,), "quick", (0.5,))
+    for share in (0.5, 0.8):
+        asked = json.dumps({**parts.asdict(job), "missing": (0.5, share)})
+        where = ["--data-dir", str(data_dir), "--device", "cpu", "--work", str(tmp_path / "work")]
+        parts.main([str(tmp_path), "--job", asked, *where])
+        found = parts.merge(tmp_path, tmp_path / "work")["quick"]
+        assert f"mnist, {share:.0%} missing, mask 0; MVAE; lim 20" in found
+        if share == 0.5:
+            seconds = found["mnist, 50% missing, mask 0; MVAE; lim 20"]["training seconds"]
+    assert found["mnist, 50% missing, mask 0; MVAE; lim 20"]["training seconds"] == seconds  # was not run again
+    parts.main([str(tmp_path), "--report", *where])
+    assert "| MVAE | 870 ± 6 |" in (tmp_path / "quick" / "report.md").read_text()
+
+
+def test_programs_are_stopped_in_time(tmp_path, parts, monkeypatch):
+    class Program:
+        started, stopped = [], 0
+
+        def __init__(self, command, env):
+            Program.started.append(json.loads(command[command.index("--job") + 1])["ways"][0])
+            self.returncode = 0
+
+        def poll(self):
+            return None if "sigmoid" in Program.started[-1] and len(Program.started) == 2 else 0
+
+        def terminate(self):
+            Program.stopped += 1
+
+        def wait(self):
+            pass
+
+    monkeypatch.setattr(parts.subprocess, "Popen", Program)
+    monkeypatch.setattr(parts.time, "sleep", lambda seconds: None)
+    where = ["--plan", "short", "--device", "cpu", "--work", str(tmp_path / "work"), "--at-once", "1"]
+    parts.main([str(tmp_path), "--seconds", "0.3", "--least", "0", *where])
+    assert len(Program.started) == 2
+    assert Program.stopped == 1

@@ -34,16 +34,24 @@ STYLES = {  # colour, marker and place beside the others of the same setting
 
 def table1(study: Study, results: Results, repeats: int, say: Say) -> str:
     """Run the 27 cells of supplement D.3 and our own methods, at two floors of the variance."""
-    study = replace(study, ways=study.ways or tuple(ALL_WAYS))
-    cells = [cell for cell in TABLE_1 if cell[0] in study.data and cell[1] in study.missing]
-    masks = [
-        mask for mask in range(repeats) if not study.masks or mask in study.masks
-    ]  # repeats are masks, as in the paper
-    settings = [Setting(*cell, mask) for cell in cells for mask in masks]
+    fill_table1(study, results, repeats, say)
+    return report_table1(study, results, repeats)
+
+
+def fill_table1(study: Study, results: Results, repeats: int, say: Say) -> None:
+    """Compute what results do not hold yet."""
+    for lim in study.lims:
+        _fill(replace(study, ways=study.ways or tuple(ALL_WAYS)), results, _cells(study, repeats), lim, say)
+
+
+def report_table1(study: Study, results: Results, repeats: int) -> str:
+    """Write the tables of what results hold, and draw the picture."""
+    study, settings = replace(study, ways=study.ways or tuple(ALL_WAYS)), _cells(study, repeats)
+    cells: list[Cell] = list(dict.fromkeys((each.data, each.missing) for each in settings))
     papers: dict[Cell, dict[str, float]] = {cell: {n: value for n, (value, _) in TABLE_1[cell].items()} for cell in cells}
     text, floors = [f"# Table 1: {', '.join(study.data)}", "", "![ELBO of the truth](table1.png)", ""], {}
     for lim in study.lims:
-        label = _fill(study, results, settings, lim, say)
+        label = f"lim {lim:g}"
         floors[label] = _elbos(study, results, settings, label)
         text += [f"## Log-variances within ±{lim / 2:g} ({label})", "", beside_the_paper(floors[label], papers), ""]
         for data, missing in cells:
@@ -52,6 +60,12 @@ def table1(study: Study, results: Results, repeats: int, say: Say) -> str:
             text += [f"### {data}, {missing:.0%} missing", "", *_rows(study, results, same, label, printed), ""]
     draw_elbos(results.folder / "table1.png", floors)
     return "\n".join(text)
+
+
+def _cells(study: Study, repeats: int) -> list[Setting]:
+    """List the settings that are asked for; repeats are masks, as in the paper."""
+    cells = [cell for cell in TABLE_1 if cell[0] in study.data and cell[1] in study.missing]
+    return [Setting(*cell, mask) for cell in cells for mask in study.masks or range(repeats)]
 
 
 def mnar(study: Study, results: Results, repeats: int, say: Say) -> str:
