@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 from linear_gaussian import make
-from torch.distributions import Independent
+from torch.distributions import Independent, Normal
 
 from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations
 from unfade.distributions import Cells
+from unfade.errors import InvalidData
 from unfade.methods.recipes import Task
 from unfade.methods.registry import fit_method
 from unfade.metrics import energy_score
@@ -218,6 +219,23 @@ def test_any_share_is_hidden():
     shares = hidden.float().mean(1)
     assert torch.quantile(shares, torch.tensor([0.1, 0.5, 0.9])).tolist() == pytest.approx([0.1, 0.5, 0.9], abs=0.04)
     assert hidden.float().mean(0).tolist() == pytest.approx([0.5] * 50, abs=0.05)
+
+
+def test_entries_that_are_not_pinned_are_drawn_and_scored_by_the_decoder():
+    """As the paper trains on data without noise: E is the masked log-density of y, and x is drawn in every entry."""
+    posterior, objective, obs = paper_parts(True, 0.0)
+    pinned = objective(posterior, obs, normals()).terms
+    objective.pinned = False
+    free = objective(posterior, obs, normals()).terms
+    assert not pinned["E"].any()
+    q_z = posterior.latent(obs).base_dist
+    q_x = posterior.decode(q_z.at(normals()(*q_z.loc.shape)), obs).base_dist
+    by_hand = (Normal(q_x.loc, q_x.scale).log_prob(obs.values) * obs.observed).sum(1)
+    assert torch.allclose(free["E"], by_hand, rtol=1e-4)
+    assert torch.allclose(free["Hx"], q_x.entropy().sum(1), rtol=1e-4)
+    assert (free["P"] != pinned["P"]).all()
+    with pytest.raises(InvalidData, match="without noise"):
+        fit_method("tae-paper", Task(obs, GaussianNoise(0.3), SMALL, TrainingConfig(), seed=0), {"pinned": False})
 
 
 class Rescaled(Conditional):

@@ -24,7 +24,7 @@ from unfade.errors import InvalidData, InvalidFile, TrainingFailed
 from unfade.inference.sampling import draw_blocks
 from unfade.metrics import covered, energy_score
 from unfade.paper import datasets, study
-from unfade.paper.classification import _judge
+from unfade.paper.classification import _judge, _train
 from unfade.paper.reproduce import EXPERIMENTS, reproduce
 from unfade.paper.settings import SCHEDULES, Schedule
 from unfade.paper.study import Setting, corrupt
@@ -498,3 +498,26 @@ def test_programs_are_stopped_in_time(tmp_path, parts, monkeypatch):
     parts.main([str(tmp_path), "--seconds", "0.3", "--least", "0", *where])
     assert len(Program.started) == 2
     assert Program.stopped == 1
+
+
+def test_a_classifier_sees_each_draw_once():
+    """Of 300 rows and pools of 2 draws, in batches of 100: a draw for each pass of three steps, a pool for each two."""
+    seen = []
+
+    def pool(number):
+        rows = torch.arange(300.0)[None, None, :, None].expand(1, 2, 300, 1)
+        draws = torch.arange(2.0)[None, :, None, None].expand(1, 2, 300, 1) + 2 * number
+        return torch.cat([rows, draws], -1)
+
+    class Spied:
+        def __init__(self, inputs):
+            self.inputs, self.shape, self.device = inputs, inputs.shape, inputs.device
+
+        def __getitem__(self, index):
+            seen.append(self.inputs[index])
+            return self.inputs[index]
+
+    _train(lambda number: Spied(pool(number)), torch.zeros(1, 300, dtype=torch.long), 12)
+    rows, draws = torch.cat(seen, 1)[0].unbind(-1)
+    assert len(set(zip(rows.tolist(), draws.tolist(), strict=True))) == 12 * 100
+    assert draws.reshape(4, 300).unique(dim=1).flatten().tolist() == [0, 1, 2, 3]

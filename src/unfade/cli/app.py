@@ -42,6 +42,7 @@ from unfade.cli.options import (
     Floors,
     Gallery,
     Imputer,
+    InferNoise,
     InputData,
     Kinds,
     LearnNoise,
@@ -329,7 +330,8 @@ def reproduce(
     name: Experiment, folder: ExperimentFolder = None, quick: Quick = False, schedule: StepSchedule = "equal",
     repeats: Repeats = None, data_dir: DataFolder = None, device: Device = "auto", learn_noise: LearnNoise = False,
     together: Together = 30, data: DataSets = None, missing: Shares = None, way: Ways = None, lim: Floors = None,
-    mask: Masks = None, dry_run: PrintSettings = False, quiet: Quiet = False, debug: Debug = False,
+    mask: Masks = None, infer_noise: InferNoise = False, dry_run: PrintSettings = False, quiet: Quiet = False,
+    debug: Debug = False,
 ) -> None:  # fmt: skip
     """Run an experiment of the paper into a folder; results that exist are not computed again."""
     from unfade.paper.reproduce import EXPERIMENTS, describe
@@ -345,7 +347,8 @@ def reproduce(
             out.say(json.dumps(settings, indent=1))
             return
         target = folder or Path(f"{name}-{schedule}")
-        only = data or (), way or (), lim or (), missing or (), mask or ()
+        way = [*(way or ()), *["TAE, noise inferred"] * infer_noise]
+        only = data or (), way, lim or (), missing or (), mask or ()
         report = run(name, target, schedule, repeats, data_dir, device, not learn_noise, together, out.say, *only)
         out.say(f"\n{report}\nFolder: {target}")
 

@@ -123,5 +123,6 @@ DataSets = Annotated[list[str] | None, typer.Option(help="Of table1: this data s
 Shares = Annotated[list[float] | None, typer.Option(help="Of table1: this share missing; may be repeated.")]
 Ways = Annotated[list[str] | None, typer.Option(help="Of table1, supp-mnar: this row; may be repeated.")]
 Floors = Annotated[list[float] | None, typer.Option(min=0.1, help="Of table1, supp-mnar: this floor; may be repeated.")]
+InferNoise = Annotated[bool, typer.Option(help="Of table1: --way 'TAE, noise inferred' (row by row).")]
 Masks = Annotated[list[int] | None, typer.Option(min=0, help="Of table1: this repeat, from 0; may be repeated.")]
 PrintSettings = Annotated[bool, typer.Option("--dry-run", help="Print the settings and stop.")]

@@ -222,15 +222,18 @@ def paper_tae(
     gamma_start: float = 0.1,
     gamma_end: float = 0.2,
     infer_noise: bool = False,
+    pinned: bool = True,
 ) -> Recipe:
     """The paper's model with the settings of supplement C (gamma rises between 50,000 and 100,000 of 500,000 steps)."""
+    if not (pinned or bool(task.corruption.exact.all())):
+        raise InvalidData("pinned=False is for data without noise, as otherwise nothing is pinned. Use noise=None.")
     if penalty not in ("sample", "expectation"):
         raise InvalidData(f"penalty must be 'sample' or 'expectation', got {penalty!r}.")
     architecture, features = task.networks, task.features
     sees = architecture.decoder_sees
     with scoped_seed(task.seed + 1):
         inverter = architecture.encoder(3 * features if sees else features)
-        objective = PaperTAE(architecture.prior(features), inverter, sees, lam, C, penalty)
+        objective = PaperTAE(architecture.prior(features), inverter, sees, lam, C, penalty, pinned)
     posterior = task.posterior(conditioned=False, infer_noise=infer_noise)
     yield Stage(posterior, objective, warmup=(gamma_start, gamma_end, gamma_floor))
     return posterior

@@ -1,6 +1,6 @@
 """fig5-histograms and fig6-classification: classifiers of few labels on draws (section 4.2, supplement C)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ RECOVERED = ("MVAE", "TAE as printed", "unfade")
 INPUTS = ("raw", "raw and mask", *RECOVERED)
 SHARES = (0.5, 0.7, 0.8, 0.9)
 CORRUPTED, LABELLED, CLASSES = 10_000, 1_000, 10
-POOL = 50  # draws a labelled row that the classifier is trained on, one picked again at each step
+POOL = 50  # draws of each labelled row that are made at once; the classifier sees each once
 
 
 def fig6_classification(study: Study, results: Results, repeats: int, say: Say) -> str:
@@ -72,8 +72,12 @@ def _measure(study: Study, results: Results, name: str, settings: Sequence[Setti
         schedule = replace(study.schedule, training=study.schedule.classified or study.schedule.training)
         posteriors = replace(study, schedule=schedule).fit(WAYS[name], data, [setting.mask for setting in settings])
     few = _labelled(data[0])
-    inputs = torch.stack([_inputs(name, p, obs[:few], POOL) for p, obs in zip(posteriors, data, strict=True)])
-    classifiers = _train(inputs, torch.stack([said[:few] for said in labels]), study.schedule.classifier_steps)
+    pairs = list(zip(posteriors, data, strict=True))
+
+    def pool(number: int) -> Tensor:
+        return torch.stack([_inputs(name, p, obs[:few], POOL, seed=1000 + number) for p, obs in pairs])
+
+    classifiers = _train(pool, torch.stack([said[:few] for said in labels]), study.schedule.classifier_steps)
     votes = [
         _votes(study, each, name, posterior, obs[few:])
         for each, posterior, obs in zip(classifiers, posteriors, data, strict=True)
@@ -96,9 +100,7 @@ def _labelled(obs: Observations) -> int:
     return min(LABELLED, len(obs) // 2)
 
 
-def _inputs(
-    name: str, posterior: PosteriorLVM | None, obs: Observations, draws: int, seed: int = 3, first: int = 0
-) -> Tensor:
+def _inputs(name: str, posterior: PosteriorLVM | None, obs: Observations, draws: int, seed: int, first: int = 0) -> Tensor:
     """Return the classifier's inputs, (draws, samples, entries): draws of clean rows, or the raw ones."""
     if posterior is None:
         parts = [obs.values, obs.observed.to(obs.values.dtype)] if name == "raw and mask" else [obs.values]
@@ -107,23 +109,29 @@ def _inputs(
     return torch.cat([values for _, values in blocks], 1)
 
 
-def _train(inputs: Tensor, labels: Tensor, steps: int) -> list[Classifier]:
-    """Train one fully connected layer with a leaky ReLU for each set of rows, on another draw of each row at each step.
+def _train(pool: Callable[[int], Tensor], labels: Tensor, steps: int) -> list[Classifier]:
+    """Train one fully connected layer with a leaky ReLU for each set of rows, on a fresh draw of each row in each pass.
 
-    inputs: (classifiers, draws, samples, entries), labels: (classifiers, samples).
+    pool: gives draws by number, (classifiers, draws, samples, entries); labels: (classifiers, samples).
     """
-    count, draws, samples, entries = inputs.shape
+    count, samples = labels.shape
+    inputs, batch = pool(0), min(100, samples)
+    draws, entries = inputs.shape[1], inputs.shape[3]
     generator = torch.Generator(inputs.device).manual_seed(0)
     weight = torch.zeros(count, entries, CLASSES, device=inputs.device)
     weight.uniform_(-(entries**-0.5), entries**-0.5, generator=generator).requires_grad_()
     bias = torch.zeros(count, 1, CLASSES, device=inputs.device, requires_grad=True)
     optimiser = torch.optim.Adam([weight, bias], lr=1e-3)
     each = torch.arange(count, device=inputs.device)[:, None]
-    for _ in range(steps):
-        row = torch.randint(samples, (count, 100), generator=generator, device=inputs.device)
-        draw = torch.randint(draws, (count, 100), generator=generator, device=inputs.device)
-        said = nn.functional.leaky_relu(inputs[each, draw, row] @ weight + bias)
-        loss = nn.functional.cross_entropy(said.flatten(0, 1), labels[each, row].flatten(), reduction="sum") / 100
+    for step in range(steps):
+        whole, place = divmod(step, samples // batch)
+        if place == 0:
+            order = torch.rand(count, samples, generator=generator, device=inputs.device).argsort(1)
+            if whole and whole % draws == 0 and draws > 1:
+                inputs = pool(whole // draws)
+        row = order[:, place * batch : (place + 1) * batch]
+        said = nn.functional.leaky_relu(inputs[each, whole % draws, row] @ weight + bias)
+        loss = nn.functional.cross_entropy(said.flatten(0, 1), labels[each, row].flatten(), reduction="sum") / batch
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

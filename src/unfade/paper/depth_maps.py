@@ -20,8 +20,10 @@ TRAINING = {
     20: TrainingConfig(steps=50_000, batch_size=20, learning_rate=2e-3),
 }
 GAMMA = {"gamma_start": 0.1, "gamma_end": 0.4}
+PRINTED: dict[str, Any] = {"method": "tae-paper", "network": "conv", "scaling": "joint-interval"}
 WAYS: dict[str, dict[str, Any]] = {
-    "TAE as printed": {"method": "tae-paper", "network": "conv", "scaling": "joint-interval", "settings": GAMMA},
+    "TAE as printed": {**PRINTED, "settings": GAMMA},
+    "TAE as printed, not pinned": {**PRINTED, "settings": {**GAMMA, "pinned": False}},  # as the paper trains
     "unfade": {"method": "tae", "network": "conv-large"},
 }
 
@@ -45,7 +47,7 @@ def _impute(study: Study, results: Results, frames: Any, name: str, kind: str, s
     given = frames.read(range(0, len(frames), max(1, len(frames) // 40) if quick else 1))
     shown = given[np.linspace(0, len(given) - 1, 5).round().astype(int)]
     say(f"{kind}: {len(given)} frames of {' x '.join(map(str, frames.shape))}")
-    training = TRAINING[2 if study.schedule is SCHEDULES["paper"] else 20] if name == "TAE as printed" else None
+    training = TRAINING[2 if study.schedule is SCHEDULES["paper"] else 20] if WAYS[name]["method"] == "tae-paper" else None
     stem = kind.replace(", ", "-").replace(" ", "-")
     kept = Checkpoint(results.folder / f"{stem}.kept", every=60, resume=True)
     steps = study.schedule.training.steps if quick else None

@@ -80,7 +80,8 @@ class PaperTAE(Objective):
     """E + gamma (P - K + Hx) + Hz - lambda |R - Q - C|, equation TAE_WU to the letter. Not a bound.
 
     inverter: r(z|x), or r(z|x,y,alpha) where `inverter_sees`. penalty: "sample" takes |.| of each sample
-    (the pseudo-code), "expectation" of the batch mean (the equation).
+    (the pseudo-code), "expectation" of the batch mean (the equation). pinned: of entries observed without noise, x = y;
+    otherwise x is drawn there too and E is the log-density of y under q(x|z), masked: y replaces x in draws only.
     """
 
     def __init__(
@@ -91,9 +92,11 @@ class PaperTAE(Objective):
         lam: float = 2.0,
         C: float = 10.0,
         penalty: str = "sample",
+        pinned: bool = True,
     ):
         super().__init__()
         self.prior = prior
+        self.pinned = pinned
         self.inverter = inverter
         self.inverter_sees = inverter_sees
         self.lam: Tensor
@@ -106,7 +109,7 @@ class PaperTAE(Objective):
         """The paper's value; gamma = warmup."""
         q_z = posterior.latent(obs)
         z = reparametrise(q_z, normals(*q_z.base_dist.loc.shape))
-        q_x = posterior.clean(z, obs)
+        q_x = posterior.clean(z, obs) if self.pinned else posterior.decode(z, obs)
         x = reparametrise(q_x, normals(*q_x.base_dist.loc.shape))
         seen = (obs.values, obs.observed.to(x.dtype))
         unknowns = None
@@ -114,7 +117,11 @@ class PaperTAE(Objective):
             q_beta = posterior.unknowns(z, *seen)
             unknowns = reparametrise(q_beta, normals(*q_beta.base_dist.loc.shape)).exp()
 
-        E = posterior.corruption.log_prob(obs, x, unknowns)
+        E = (
+            posterior.corruption.log_prob(obs, x, unknowns)
+            if self.pinned
+            else posterior.corruption.marginal_log_prob(obs, q_x)
+        )
         P, K = self.prior.elbo(x, normals)
         Hz, Hx = q_z.entropy(), q_x.entropy()
         R = self.inverter(x, *(seen if self.inverter_sees else ())).log_prob(z)
