@@ -123,9 +123,9 @@ def merge(folder: Path, where: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def with_mps(environment: dict[str, str], device: str) -> dict[str, str]:
+def with_mps(environment: dict[str, str]) -> dict[str, str]:
     """Let programs share the GPU at once rather than in turns, by NVIDIA's MPS, if a small test says that it works."""
-    if device != "cuda" or not shutil.which("nvidia-cuda-mps-control"):
+    if not shutil.which("nvidia-cuda-mps-control"):
         return environment
     pipe = tempfile.mkdtemp()
     shared = {**environment, "CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_LOG_DIRECTORY": pipe}
@@ -148,7 +148,9 @@ def without_mps(environment: dict[str, str]) -> None:
 def dispatch(plan: list[Job], chosen: argparse.Namespace, until: float) -> None:
     """Run jobs in their order, some at once; in the end, stop those that are not done."""
     running: dict[subprocess.Popen[bytes], Job] = {}
-    environment = with_mps({"OMP_NUM_THREADS": "2", **os.environ}, chosen.device)
+    environment = {"OMP_NUM_THREADS": "2", "TORCHINDUCTOR_COMPILE_THREADS": "3", **os.environ}
+    if chosen.device == "cuda" and not chosen.in_turns:
+        environment = with_mps(environment)
     options = ["--data-dir", str(chosen.data_dir), "--device", chosen.device, "--work", str(chosen.work)]
     while (left := until - time.monotonic()) > 0 and (running or (plan and left > chosen.least)):
         while plan and len(running) < chosen.at_once and left > chosen.least:
@@ -177,6 +179,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=540, help="of the clock, for all")
     parser.add_argument("--least", type=float, default=60, help="seconds that must be left for a job to be begun")
     parser.add_argument("--at-once", type=int, default=5, help="programs that share the device")
+    parser.add_argument("--in-turns", action="store_true", help="without NVIDIA's MPS, which is used where it works")
     parser.add_argument("--schedule", default="", choices=["", *SCHEDULES], help="in place of those of the plan, to try it")
     parser.add_argument("--work", type=Path, default=Path("build/table1-work"))
     parser.add_argument("--report", action="store_true", help="write the tables of what there is, and run nothing")
