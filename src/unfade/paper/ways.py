@@ -9,7 +9,12 @@ from unfade.models.architectures import AUTHORS_HABITS, Architecture
 from unfade.paper.settings import NOISE
 from unfade.training.loop import TrainingConfig
 
-HABITS: dict[str, dict[str, Any]] = {"ours": {}, "sigmoid": {"bounded": True}, "author": AUTHORS_HABITS}
+HABITS: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "sigmoid": {"bounded": True},
+    "xavier": {"xavier": True},
+    "author": AUTHORS_HABITS,
+}
 UNMODELLED = 1e-6  # sd of noise that vanishes next to that of any decoder
 
 
@@ -74,6 +79,7 @@ READINGS = {
     "MVAE, noise ignored, author's habits": Way("mvae", conditioned=False, blind=True, habits="author"),
     "MIWAE, noise ignored, author's habits": Way("miwae", conditioned=False, blind=True, habits="author"),
     "TAE, author's habits": Way("tae-paper", conditioned=False, habits="author"),
+    "TAE, Xavier's weights": Way("tae-paper", conditioned=False, habits="xavier"),
     "TAE, noise inferred": Way("tae-paper", conditioned=False, settings=(("infer_noise", True),)),
     "TAE, exact bound": Way("tae", conditioned=True, stopped=True, settings=(("posterior", "bound"),)),
 }
