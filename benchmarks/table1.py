@@ -75,6 +75,7 @@ SHORT = [
     *jobs("MIWAE, noise ignored, author's habits", 10, **ONE_MASK),
     *jobs("MVAE, noise ignored", 20, **ONE_MASK),
     *jobs("TAE, author's habits", 10, (MNIST,), masks=(0,)),
+    *jobs("TAE, author's habits, free means", 20, (MNIST,), masks=(0,)),
     *jobs("TAE, Xavier's weights", 20, (MNIST,), masks=(0,)),
     *jobs("MIWAE, noise ignored", 20, **ONE_MASK),
 ]
@@ -92,6 +93,7 @@ FULL = [
     *jobs("unfade", 20, apart=True),
     *jobs("MIWAE", 10),
     *jobs("TAE, noise inferred", 20),
+    *jobs("TAE, author's habits, free means", 20, **ONE_MASK),
     *jobs("TAE, Xavier's weights", 20, **ONE_MASK),
     *jobs("MVAE, noise ignored", 20),
     *jobs("TAE, exact bound", 20, apart=True, masks=(0,)),

@@ -14,6 +14,7 @@ HABITS: dict[str, dict[str, Any]] = {
     "sigmoid": {"bounded": True},
     "xavier": {"xavier": True},
     "author": AUTHORS_HABITS,
+    "author, free means": {**AUTHORS_HABITS, "bounded": False, "prior_bounded": False},
 }
 UNMODELLED = 1e-6  # sd of noise that vanishes next to that of any decoder
 
@@ -23,8 +24,8 @@ class Way:
     """A way to draw: the method that trains for it, with closed-form conditioning or not, resampled or not.
 
     stopped: training ends by early stopping, at most after all steps. blind: the model knows of no noise, so that the
-    decoder's variance has to hold it. habits: of building networks, a name in HABITS; "author" is not clipped in training
-    either. settings: of the method.
+    decoder's variance has to hold it. habits: of building networks, a name in HABITS; with the author's, gradients are not
+    clipped. settings: of the method.
     """
 
     method: str
@@ -52,7 +53,7 @@ class Way:
     def training(self, usual: TrainingConfig) -> TrainingConfig:
         """Return how to train. With early stopping, entries are held out during 0.7 of the steps at most."""
         how = replace(usual, steps=max(1, int(0.7 * usual.steps))) if self.stopped else usual
-        return replace(how, clip_norm=inf) if self.habits == "author" else how
+        return replace(how, clip_norm=inf) if self.habits.startswith("author") else how
 
     def noise(self, known: bool) -> GaussianNoise:
         """Return the noise of the model."""
@@ -79,6 +80,7 @@ READINGS = {
     "MVAE, noise ignored, author's habits": Way("mvae", conditioned=False, blind=True, habits="author"),
     "MIWAE, noise ignored, author's habits": Way("miwae", conditioned=False, blind=True, habits="author"),
     "TAE, author's habits": Way("tae-paper", conditioned=False, habits="author"),
+    "TAE, author's habits, free means": Way("tae-paper", conditioned=False, habits="author, free means"),
     "TAE, Xavier's weights": Way("tae-paper", conditioned=False, habits="xavier"),
     "TAE, noise inferred": Way("tae-paper", conditioned=False, settings=(("infer_noise", True),)),
     "TAE, exact bound": Way("tae", conditioned=True, stopped=True, settings=(("posterior", "bound"),)),
