@@ -118,7 +118,9 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     architecture = architecture_for(60_000, 784, bounded=True)
     device, label, board = torch.device(chosen.device), f"lim {architecture.width:.0f}", f"images-{chosen.schedule}"
-    study = Study(SCHEDULES[chosen.schedule], chosen.data_dir, device, architecture, together=15, by_row=True, seconds=chosen.seconds)
+    study = Study(
+        SCHEDULES[chosen.schedule], chosen.data_dir, device, architecture, together=15, by_row=True, seconds=chosen.seconds
+    )
     masks = {s: range(chosen.seeds if s.data == "mnist" else 1) for s in IMAGES if re.search(chosen.only, str(s))}
     if not chosen.report:
         run(study, stored(study, board, masks, label), masks, chosen.methods, label)
