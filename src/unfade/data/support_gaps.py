@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unfade.data.columns import Column
@@ -24,6 +25,8 @@ _BEYOND = 0.25  # sd of the other column by which half of them lie beyond the ed
 _WINDOW = 30  # rows inside the edge that are looked at, or more
 _INSIDE = 0.25  # share of cells that are observed just inside the edge: a share that fades out leaves no edge
 _CHANCE = 1e-3  # of a false alarm in a whole table
+_TRIED = 3  # other columns, those with most cells beyond their edges
+_UNORDERED = ("category", "boolean")
 _SIDES = {-1: "below ", 0: "", 1: "above "}
 _STREAM = 60  # of random numbers
 
@@ -55,50 +58,66 @@ def find_gaps(obs: Observations, columns: Sequence[Column]) -> list[SupportGap]:
     """Find the support gaps of a table, for each column by the other column that shows most of them."""
     if len(obs.event_shape) != 1 or obs.event_shape[0] > _COLUMNS:
         return []
-    ordered = [c.kind not in ("category", "passthrough", "boolean") for c in columns] or [True] * obs.event_shape[0]
-    step = max(1, len(obs) // _ROWS)
-    some = obs[::step]
-    usable = torch.tensor(ordered) & some.observed.any(0)
+    kinds = [column.kind for column in columns] or ["continuous"] * obs.event_shape[0]
+    some = obs[:: -(-len(obs) // _ROWS) or 1]
+    outside = _cells_outside(some, [k for k, kind in enumerate(kinds) if kind not in (*_UNORDERED, "passthrough")])
+    without = _values_without(some, [k for k, kind in enumerate(kinds) if kind in _UNORDERED])
     found = []
     for j in (~obs.observed).any(0).nonzero().flatten().tolist():
-        if columns and columns[j].kind == "passthrough":
+        if kinds[j] == "passthrough":
             continue
-        others = [k for k in usable.nonzero().flatten().tolist() if k != j]
-        gaps = [gap for k in _candidates(some, j, others) for gap in _gaps(obs, j, k)]  # all rows
-        cells = {k: sum(gap.cells for gap in gaps if gap.other == k) for k in {gap.other for gap in gaps}}
-        if cells:
-            most = max(cells, key=lambda k: (cells[k], -k))
-            found += [gap for gap in gaps if gap.other == most]
-        found += _categories_without(obs, j, columns)
+        most = [k for k in outside[j].argsort()[::-1].tolist() if outside[j, k] > 0][:_TRIED]
+        found += max((_gaps(obs, j, k) for k in most), key=lambda gaps: sum(gap.cells for gap in gaps), default=[])
+        found += [gap for k, code in without[j] for gap in _gap_of_value(obs, j, k, code)]
     return found
 
 
-def _categories_without(obs: Observations, j: int, columns: Sequence[Column]) -> list[SupportGap]:
-    """Find categories of other columns in which column j was never observed."""
-    found = []
-    for k, column in enumerate(columns):
-        if column.kind not in ("category", "boolean") or k == j:
-            continue
-        codes, seen = obs.values[:, k], obs.observed[:, k]
-        for code in codes[seen].unique().tolist():
-            inside, outside = seen & (codes != code), seen & (codes == code)
-            there, cells = int(obs.observed[inside, j].sum()), int(outside.sum())
-            if obs.observed[outside, j].any() or cells < _LEAST or there < _INSIDE * int(inside.sum()):
-                continue
-            if _all_holes(cells, int(inside.sum()), there) <= _CHANCE / (2 * obs.event_shape[0] ** 2):
-                found.append(SupportGap(j, k, 0, float(code), cells, torch.zeros(0, dtype=torch.float64)))
+def _cells_outside(obs: Observations, others: list[int]) -> NDArray[np.float64]:
+    """Count the cells of each column (row of the result) that are missing beyond the edges of each other column.
+
+    One sort per other column serves all columns. Sides on which a column has too few such cells count as 0.
+    """
+    values, by_column = obs.values.cpu().numpy(), np.ascontiguousarray(obs.observed.cpu().numpy().T)
+    outside = np.zeros((len(by_column), len(by_column)))
+    for k in others:
+        rows = np.flatnonzero(by_column[k])
+        rows = rows[values[rows, k].argsort()]
+        ordered, there = values[rows, k].astype(np.float64), by_column[:, rows]
+        many = there.sum(1)
+        for side in (ordered, -ordered[::-1]) if len(rows) else ():
+            edge = side[there.argmax(1)]
+            beyond = np.searchsorted(side, edge)
+            far = edge - side[beyond // 2] >= _BEYOND * side.std()
+            enough = (beyond > 0) & (beyond >= _SHARE * (len(rows) - many)) & (many >= 2)
+            outside[:, k] += beyond * (far & enough)
+            there = there[:, ::-1]
+    return outside
+
+
+def _values_without(obs: Observations, others: list[int]) -> list[list[tuple[int, float]]]:
+    """Find, for each column, the values of categorical columns at which it was never observed."""
+    values, observed = obs.values.cpu().numpy(), obs.observed.cpu().numpy()
+    found: list[list[tuple[int, float]]] = [[] for _ in observed.T]
+    for k in others:
+        rows = np.flatnonzero(observed[:, k])
+        rows = rows[values[rows, k].argsort()]
+        codes, first = np.unique(values[rows, k], return_index=True)
+        ever = np.logical_or.reduceat(observed[rows], first) if len(rows) else observed[:0]
+        for place, j in np.argwhere(~ever):
+            found[j].append((k, float(codes[place])))
     return found
 
 
-def _candidates(obs: Observations, j: int, others: list[int]) -> list[int]:
-    """Find columns outside whose range, over the rows with column j observed, some missing cells of j lie."""
-    values, seen = obs.values[:, others], obs.observed[:, others]
-    there, gone = seen & obs.observed[:, [j]], seen & ~obs.observed[:, [j]]
-    low = torch.where(there, values, torch.inf).amin(0)
-    high = torch.where(there, values, -torch.inf).amax(0)
-    outside = (gone & ((values < low) | (values > high))).sum(0)
-    enough = (outside >= _SHARE * gone.sum(0).clamp(min=1)) & (outside > 0) & (there.sum(0) >= 2)
-    return [k for k, good in zip(others, enough.tolist(), strict=True) if good]
+def _gap_of_value(obs: Observations, j: int, k: int, code: float) -> list[SupportGap]:
+    """Find whether column j was never observed where categorical column k has a value, though often elsewhere."""
+    codes, seen = obs.values[:, k], obs.observed[:, k]
+    inside, outside = seen & (codes != code), seen & (codes == code)
+    there, cells = int(obs.observed[inside, j].sum()), int(outside.sum())
+    if obs.observed[outside, j].any() or cells < _LEAST or there < _INSIDE * int(inside.sum()):
+        return []
+    if _all_holes(cells, int(inside.sum()), there) > _CHANCE / (2 * obs.event_shape[0] ** 2):
+        return []
+    return [SupportGap(j, k, 0, code, cells, torch.zeros(0, dtype=torch.float64))]
 
 
 def _gaps(obs: Observations, j: int, k: int) -> list[SupportGap]:
@@ -114,11 +133,11 @@ def _gaps(obs: Observations, j: int, k: int) -> list[SupportGap]:
         if len(outside) < max(_LEAST, _SHARE * len(holes)) or float(outside.median()) - sign * edge < _BEYOND * sd:
             continue
         inside = torch.cat([sign * known, sign * holes[sign * holes <= sign * edge]])
-        nearest = inside.topk(min(len(inside), max(_WINDOW, len(outside)))).indices
+        nearest = inside.topk(min(len(inside), max(_WINDOW, len(outside))), sorted=False).indices
         observed = int((nearest < len(known)).sum())  # of as many rows inside the edge
         if observed < _INSIDE * len(nearest) or _all_holes(len(outside), len(nearest), observed) > _CHANCE / pairs:
             continue
-        near = (sign * known).argsort(descending=True)[: max(10, min(50, len(known) // 20))]
+        near = (sign * known).topk(min(len(known), max(10, min(50, len(known) // 20)))).indices
         donors = obs.values[there, j].double()[near].sort().values
         found.append(SupportGap(j, k, sign, edge, len(outside), donors))
     return found
