@@ -9,7 +9,8 @@ import torch
 
 from unfade import Recoverer, TrainingConfig
 from unfade.data.columns import Column
-from unfade.diagnostics.checks import _convergence
+from unfade.diagnostics.checks import _against_simple, _convergence
+from unfade.diagnostics.comparison import Comparison
 from unfade.diagnostics.coverage import check_columns, collapsed, relative_width, relative_width_beneath_noise
 from unfade.diagnostics.missingness import missing_links
 from unfade.inference.held_out import HeldOut
@@ -73,6 +74,12 @@ def test_columns_that_are_off_are_found():
     made = cells(count=900)
     made.draws[:, made.columns == 1] = made.draws[:, made.columns == 1].mean(0) * np.ones((60, 1))
     assert [check.finding for check in check_columns(made)] == ["within tolerance", "too narrow", "within tolerance"]
+
+
+@pytest.mark.parametrize(("score", "how"), [(0.5, "50% better than"), (1.001, "as well as"), (1.1, "10% worse than")])
+def test_predictions_are_compared_in_words(score, how):
+    verdict = _against_simple(Comparison({"unfade": score, "column means": 1.0}, {"column means": 0.01}, 100))
+    assert f"are predicted {how} by column means" in verdict.says
 
 
 def test_missingness_that_follows_another_column_is_found():
@@ -147,7 +154,7 @@ def test_a_diagnosis_speaks_of_everything(fitted):
         (v.level for v in found.verdicts), key=("red", "amber", "green").index
     )
     assert len(found.columns) == 3
-    assert str(found).count("\n") == len(found.verdicts) - 1
+    assert str(found).splitlines() == [found.summary, *map(str, found.verdicts)]
 
 
 def test_a_model_from_a_file_is_diagnosed_by_fitting_once_more(fitted, tmp_path):

@@ -78,6 +78,16 @@ def test_noise_is_told_only_where_other_columns_explain_something(line):
     assert a.low <= a.sd <= a.high
 
 
+def test_dates_and_integers_of_few_values_carry_no_noise_to_learn(line):
+    frame = pd.DataFrame(line[:, :3], columns=list("abc"))
+    frame["year"] = np.where(line[:, 0] > 0, 1997, 1993)  # follows from a, b and c
+    frame["day"] = pd.date_range("2024-01-01", periods=len(line))
+    rec = quick(noise="learn").fit(frame)
+    assert (rec.noise_[:3] > 0).all()
+    assert rec.noise_[3] == 0
+    assert {each.column for each in rec.noise_report(frame)} == {"a", "b", "c", "year"}
+
+
 def test_what_cannot_be_held_out_is_said():
     with pytest.raises(InvalidData, match="nothing to hide"):
         held_out(quick().parameters(), np.array([[1.0, np.nan], [np.nan, 2.0]]))

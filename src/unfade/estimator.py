@@ -40,7 +40,8 @@ class Recoverer(FittedAttributes, Judged, OneToOneFeatureMixin, TransformerMixin
         unchanged. ``{"temp": 0.5, "hum": "learn"}``: per column, the others exact. "learn": one level per column; a column
         of which the others explain less than 97 % is taken as exact, as its noise cannot be identified. With a joint
         scaling "learn" is one level for all entries. "learn-shared": one level relative to each column's scale.
-        Categories, booleans, and dates unless there is one number per column, have no noise. "learn-by-value": sd = a + b
+        Categories, booleans, and dates unless there is one number per column, have no noise, nor are levels learned of
+        integers with at most ten values. "learn-by-value": sd = a + b
         x^2, for data of one unit, as of depth sensors. "infer" (`tae-paper` only): one level per sample, q(beta|z,y,alpha).
     corruption : Step, callable, list of them or None
         In place of `noise`, for method "flow": steps of `corruption.simulated`, or a function (clean, rng) -> observed.

@@ -16,7 +16,6 @@ from unfade.app.timing import Part
 from unfade.app.uploads import ColumnFacts
 from unfade.diagnostics.checks import Diagnosis, Verdict
 from unfade.diagnostics.markup import picture
-from unfade.diagnostics.report import LEAD
 
 KINDS = {
     "continuous": "number",
@@ -130,8 +129,7 @@ def strip(column: ColumnFacts, share: float) -> str:
 def show_verdict(found: Diagnosis) -> None:
     """Show the verdict of all checks, then each check that did not pass; the others folded."""
     passed = [verdict for verdict in found.verdicts if verdict.level == "green"]
-    words = f"<b>{LEAD[found.level]}</b> {len(passed)} of {len(found.verdicts)} checks passed."
-    st.html(f'<p class="unfade-verdict {found.level}">{words}</p>')
+    st.html(f'<p class="unfade-verdict {found.level}"><b>{found.summary}</b></p>')
     st.html(checks([verdict for verdict in found.verdicts if verdict.level != "green"]))
     with st.expander("Checks that passed"):
         st.html(checks(passed) or "None.")

@@ -256,10 +256,9 @@ def diagnose(
             table = read_to_recover(asked := Recoverer(**parameters).parameters(), table)
             nothing_to_recover(asked, table)  # for its notice: held-out cells can be judged all the same
         rec = fitted(out, lambda rec: rec.fit(table), model, parameters)
-        found = rec.diagnose(table)
+        found = rec.diagnose(table) if report is None else rec.report(report, table)
         out.say(str(found))
         if report is not None:
-            rec.report(report, table)
             out.say(f"  report: {report}")
         verdicts = [asdict(verdict) for verdict in found.verdicts]
         for verdict in verdicts:

@@ -122,7 +122,7 @@ class Recovery:
         if self.save is not None:
             rec.save(self.save)
         if self.report is not None:
-            rec.report(self.report, data, found.draws)
+            self._report(rec, data, found.draws)
         self._say_table(data, found.clean, rec, draws, time.monotonic() - started)
         return self.model is None and bool(rec.interrupted_)
 
@@ -138,6 +138,11 @@ class Recovery:
         if self.draws_format == "mice":
             write_table(draws.where(), self._where_to())
 
+    def _report(self, rec: "Recoverer", data: Any, draws: "Draws | None" = None) -> None:
+        """Write the report, and print its verdict."""
+        assert self.report is not None
+        self.out.say(f"{self.report}: {rec.report(self.report, data, draws).summary}")
+
     def _where_to(self) -> Path:
         """Return the name of the file of cells that were filled or cleaned, next to that of the draws."""
         assert self.draws_to is not None
@@ -151,7 +156,8 @@ class Recovery:
         filled = int((data.missing_in(data.given()) & ~data.missing_in(clean)).sum())
         missing = filled + left
         level = noise_in_words(rec.noise_, list(getattr(rec, "feature_names_in_", column_names(clean))))
-        self.out.say(f"{self.data}: {missing} missing cells, {filled} filled; noise sd {level}; {seconds:.0f} s")
+        noise = "" if rec.noise is None else f" noise sd {level};"
+        self.out.say(f"{self.data}: {missing} missing cells, {filled} filled;{noise} {seconds:.0f} s")
         places = {"recovered data": self.output, f"{draws} draws": self.draws_to, "model": self.save}
         self._say_where({**places, "report": self.report})
         self.out.result(
@@ -231,7 +237,7 @@ class Recovery:
             some = evenly(len(frames), 6)
             write_gallery(rec.model_, frames.read(some), self.gallery, seed=self.seed, row_ids=some)
         if self.report is not None:
-            rec.report(self.report, frames.read(evenly(len(frames), min(most, max(6, 2**24 // size)))))
+            self._report(rec, frames.read(evenly(len(frames), min(most, max(6, 2**24 // size)))))
         self._say_images(frames, missing, rec, places, time.monotonic() - started)
         return self.model is None and bool(rec.interrupted_)
 

@@ -29,6 +29,11 @@ from unfade.models.kinds import all_of, in_words, kind_of, shares
 from unfade.models.latent_variable import Ensemble
 from unfade.training.loop import FEW_STEPS, Ended, History
 
+LEAD = {
+    "green": "No check failed.",
+    "amber": "Usable with care: read the warnings below.",
+    "red": "Do not rely on these results before the red verdicts are resolved.",
+}
 LARGEST = 4096  # pixels of an image of which a page shows many
 
 
@@ -87,8 +92,14 @@ class Diagnosis:
         """Level of the most serious verdict."""
         return max((verdict.level for verdict in self.verdicts), key=("green", "amber", "red").index)
 
+    @property
+    def summary(self) -> str:
+        """The verdict of all checks in a sentence, and how many passed."""
+        passed = sum(verdict.level == "green" for verdict in self.verdicts)
+        return f"{LEAD[self.level]} {passed} of {len(self.verdicts)} checks passed."
+
     def __str__(self) -> str:
-        return "\n".join(map(str, self.verdicts))
+        return "\n".join([self.summary, *map(str, self.verdicts)])
 
 
 def diagnose(model: FittedModel, X: Any) -> Diagnosis:
@@ -243,8 +254,9 @@ def _against_simple(simple: Comparison) -> Verdict:
     (_, score), *others = simple.scores.items()
     name, best = min(others, key=lambda pair: pair[1])
     gain = 1 - score / best if best > 0 else 0.0
-    how = f"{abs(gain):.0%} {'better' if gain >= 0 else 'worse'}"
-    says = f"held-out cells are predicted {how} than by {name}, the best simple method."
+    percent = f"{abs(gain):.0%}"
+    how = "as well as" if percent == "0%" else f"{percent} {'better' if gain >= 0 else 'worse'} than"
+    says = f"held-out cells are predicted {how} by {name}, the best simple method."
     if best + 2 * simple.errors[name] < score:
         return Verdict("simple methods", "red", says, gain, f"Use {name}, or give the fit more steps.")
     if best - 2 * simple.errors[name] <= score:

@@ -47,17 +47,21 @@ class Judged:
         check_is_fitted(self)
         return checks.diagnose(self.model_, X)
 
-    def report(self, path: str | os.PathLike[str], X: Any, draws: Draws | None = None) -> None:
-        """Write the diagnosis with pictures as one HTML file that needs no network.
+    def report(self, path: str | os.PathLike[str], X: Any, draws: Draws | None = None) -> checks.Diagnosis:
+        """Write the diagnosis with pictures as one HTML file that needs no network, and return it.
 
         Parameters
         ----------
         path : path
         X : the data of the fit
         draws : Draws of X, or None
+
+        Returns
+        -------
+        Diagnosis
         """
         check_is_fitted(self)
-        report.write_report(self.model_, X, path, draws)
+        return report.write_report(self.model_, X, path, draws)
 
     def compare(self, X: Any, n_draws: int = 50) -> comparison.Comparison:
         """Fit again with some observed cells hidden, and compare their prediction with simple methods; print the result.

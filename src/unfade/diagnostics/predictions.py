@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from unfade.corruption.noise import GaussianNoise
-from unfade.data.columns import DAY, Column, value_of
+from unfade.data.columns import DAY, TEMPORAL, Column, value_of
 from unfade.data.containers import Container
 from unfade.data.dataset import Dataset, read
 from unfade.data.observations import as_observations
@@ -260,7 +260,7 @@ def column_noise(cells: HeldOut, model: FittedModel) -> list[ColumnNoise]:
     levels = noise_by_column(model, cells.kinds, cells.seen.shape[1:])
     found = []
     for i in np.unique(cells.columns):
-        if cells.discrete()[i]:
+        if cells.discrete()[i] or (cells.kinds and cells.kinds[i].kind in TEMPORAL):
             continue
         here = cells.columns == i
         left = float(np.sqrt(np.mean((cells.values[here] - cells.draws[:, here].mean(0)) ** 2)))

@@ -47,18 +47,11 @@ summary h2 { display: inline-block; border: 0; margin: .6rem 0; font-size: 1.05r
   h2 { break-after: avoid; } .scroll { overflow: visible; } details::details-content { content-visibility: visible;
   display: block; height: auto; } }
 """
-LEAD = {
-    "green": "No check failed.",
-    "amber": "Usable with care: read the warnings below.",
-    "red": "Do not rely on these results before the red verdicts are resolved.",
-}
-
-
 _UNFOLD = "onbeforeprint = () => document.querySelectorAll('details').forEach(part => { part.open = true })"
 
 
-def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws: Draws | None = None) -> None:
-    """Write the report.
+def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws: Draws | None = None) -> Diagnosis:
+    """Write the report, and return what it says.
 
     Parameters
     ----------
@@ -66,6 +59,10 @@ def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws
     X : the data of the fit
     path : path
     draws : Draws of X; None, or fewer than three: draws of some rows are made
+
+    Returns
+    -------
+    Diagnosis
     """
     data, draws = model.read(X), None if draws is None or len(draws) < 3 else draws
     draws = model.sample(data, 20) if draws is None and data.timeline is not None else draws
@@ -94,14 +91,14 @@ def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws
     )
     with storage.whole_or_nothing(path) as file:
         file.write_text(page, encoding="utf-8")
+    return found
 
 
 def _verdicts(found: Diagnosis) -> str:
     """Write the verdict of all checks, those that did not pass, and the others folded."""
     open_ones = [verdict for verdict in found.verdicts if verdict.level != "green"]
     passed = [verdict for verdict in found.verdicts if verdict.level == "green"]
-    count = f"{len(passed)} of {len(found.verdicts)} checks passed."
-    lead = f'<p class="lead {found.level}"><b>{LEAD[found.level]}</b> {count}</p>'
+    lead = f'<p class="lead {found.level}"><b>{found.summary}</b></p>'
     words = '<p class="quiet">Each check rests on observed cells that were hidden from training and predicted.</p>'
     return lead + _list(open_ones) + words + folded("Checks that passed", _list(passed))
 

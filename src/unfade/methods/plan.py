@@ -44,6 +44,8 @@ from unfade.models.architectures import (
 )
 from unfade.training.loop import TrainingConfig
 
+_FEW = 10  # values of integers that carry no noise to learn
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -70,7 +72,7 @@ class Plan:
     stacked: bool
     image: tuple[int, int, int] | None
     support_gaps: tuple[SupportGap, ...]
-    temporal: tuple[bool, ...]
+    exempt: tuple[bool, ...]
     seed: int
     device: torch.device
     samples: int
@@ -84,7 +86,7 @@ class Plan:
             scaling = encoder.scaling[places]
             units = scaling.centre.flatten(), scaling.scale.flatten()
             return SimulatedCorruption(self.steps, encoder.event_shape, *units, places, encoder.fill)
-        exempt = torch.tensor(self.temporal) if self.temporal else None
+        exempt = torch.tensor(self.exempt) if self.exempt else None
         return recording(1.0 if _is(self.noise, "infer") else self.noise, self.encoder, exempt)
 
     def task(self, data: Dataset) -> Task:
@@ -174,7 +176,7 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
         stacked=stacked,
         image=image_of(obs.event_shape) if images else None,
         support_gaps=tuple(gaps),
-        temporal=tuple(column.kind in TEMPORAL for column in columns),
+        exempt=_exempt(data, isinstance(noise, str)),
         seed=seed,
         device=parameters.torch_device(),
         samples=len(obs),
@@ -202,6 +204,15 @@ def _noise(parameters: Parameters, data: Dataset, scaling: str | None) -> Any:
         raise InvalidData(f"noise='learn-by-value' needs scaling='joint-variance' (one unit for all), got {scaling!r}.")
     names = data.container.names or range(data.obs.event_shape[0])
     return named_noise(parameters.noise, names, "joint" in str(scaling), [column.kind for column in data.columns])
+
+
+def _exempt(data: Dataset, learned: bool) -> tuple[bool, ...]:
+    """Find columns without noise: dates and times; if levels are learned, integers of few values, such as a year."""
+    values = (data.obs.values[data.obs.observed[:, i], i] for i in range(len(data.columns)))
+    return tuple(
+        column.kind in TEMPORAL or (learned and column.kind == "integer" and len(each.unique()) <= _FEW)
+        for column, each in zip(data.columns, values, strict=True)
+    )
 
 
 def _stacked(parameters: Parameters, encoder: FeatureEncoder, growing: bool) -> bool:

@@ -51,7 +51,7 @@ def tracked(parts: Sequence[int], show: bool, label: str = "writing") -> Iterabl
 
 
 def _counted(parts: Sequence[int], label: str) -> Iterator[int]:
-    with counting(True, label, len(parts), "parts") as add:
+    with counting(True, label, len(parts)) as add:
         for part in parts:
             yield part
             add(1)
@@ -65,7 +65,7 @@ def working(show: bool, label: str) -> Iterator[None]:
 
 
 @contextmanager
-def counting(show: bool, label: str, total: int | None = None, what: str = "rows") -> Iterator[Callable[[int], None]]:
+def counting(show: bool, label: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """A function to report how many more are done, and lines of it; total: how many there are at most, if that is known."""
     done, started = 0, time.monotonic()
 
@@ -75,10 +75,10 @@ def counting(show: bool, label: str, total: int | None = None, what: str = "rows
 
     def words() -> str:
         if not total:
-            return f"{done:,} {what} done"
+            return f"{done:,} rows done"
         passed = time.monotonic() - started
         left = f", about {in_words(passed * (total - done) / done)} left" if done else ""
-        return f"{done:,} of {total:,} {what}{left}"
+        return f"{done / total:.0%}{left}"
 
     with _ticking(show, label, words):
         yield add
