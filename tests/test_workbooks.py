@@ -74,6 +74,21 @@ def test_formulas_styles_and_the_place_of_the_table_stay(tmp_path):
         Workbook(tmp_path / "t.xlsx", table).write(table.set_column(1, "b", [[7, None]]), tmp_path / "out.xlsx")
 
 
+def test_cells_with_errors_are_missing_and_named(tmp_path):
+    path = book(tmp_path / "T.XLSX", {"one": [["a", "b"], [1, "#DIV/0!"], [2, 2.5], [3, "#N/A"]], "two": [["x"], [1]]})
+    with pytest.warns(DataNotice, match=r"1 x #N/A in 'b', 1 x #DIV/0! in 'b'"):
+        assert read_table(path, Layout(sheet="one"))["b"].to_pylist() == [None, 2.5, None]
+    assert read_table(path, Layout(sheet="two")).column_names == ["x"]
+
+
+def test_formulas_without_a_value_above_the_table_do_not_move_it(tmp_path):
+    path = book(tmp_path / "t.xlsx", {"one": [["=TODAY()"], ["a", "b"], [1, None], [2, 4]]})
+    table = read_table(path)
+    Workbook(path, table).write(table.set_column(1, "b", [[3, 4]]), tmp_path / "out.xlsx")
+    found = openpyxl.load_workbook(tmp_path / "out.xlsx").active
+    assert [[cell.value for cell in row] for row in found] == [["=TODAY()", None], ["a", "b"], [1, 3], [2, 4]]
+
+
 def test_charts_that_would_be_lost_are_named(tmp_path):
     path = book(tmp_path / "t.xlsx", {"one": [["a"], [1], [2]]})
     made = openpyxl.load_workbook(path)

@@ -17,7 +17,8 @@ from unfade.errors import DataNotice, InvalidData, InvalidFile
 TEXT = (".csv", ".tsv", ".tab", ".txt")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 SEPARATORS = (",", ";", "\t", "|")
-NULLS = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A"]  # cells that are missing
+ERRORS = ["#N/A", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"]  # results of formulas in spreadsheets
+NULLS = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", *ERRORS]  # cells that are missing
 _NAMED = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " ", "point": ".", "dot": "."}
 _SHOWN = 2**18  # bytes at the beginning of a file that show how it is written
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))

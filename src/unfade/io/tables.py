@@ -54,7 +54,7 @@ def read_table(path: str | os.PathLike[str], layout: Layout | None = None) -> An
 
 def check_layout(path: Path, layout: Layout) -> None:
     """Refuse statements about a file that do not apply to files of its kind."""
-    known = ("sep", "decimal", "encoding") if ending(path).startswith(TEXT) else ("sheet",) * path.name.endswith(".xlsx")
+    known = ("sep", "decimal", "encoding") if ending(path).startswith(TEXT) else ("sheet",) * (ending(path) == ".xlsx")
     if odd := [name for name in layout.given() if name not in known]:
         of = "workbooks (.xlsx)" if odd[0] == "sheet" else "text files"
         raise InvalidFile(f"--{odd[0]} ({odd[0]}=) is for {of}, which {path.name} is not. Leave it out.")

@@ -12,7 +12,7 @@ import numpy as np
 
 from unfade.errors import DataNotice, InvalidFile
 from unfade.io.csv_text import changes
-from unfade.io.guise import NULLS, Layout
+from unfade.io.guise import ERRORS, NULLS, Layout
 from unfade.storage import whole_or_nothing
 
 _LOST = {"xl/charts/": "charts", "xl/pivotTables/": "pivot tables", "xl/media/": "pictures"}
@@ -33,8 +33,22 @@ def read_workbook(path: Path, layout: Layout) -> Any:
     if absent := [i for i, name in enumerate(names) if not name]:
         raise InvalidFile(f"Column {absent[0] + 1} of the sheet {sheet.title!r} of {path} has no name. Give it one.")
     rows = [row[left:right] for row in cells[top + 1 : _last(cells)]]
-    columns = zip(*rows, strict=True) if rows else [[] for _ in names]
+    columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
+    _warn_errors(path, dict(zip(names, columns, strict=True)))
     return pa.Table.from_arrays([as_column(list(column)) for column in columns], names=names)
+
+
+def _warn_errors(path: Path, columns: dict[str, tuple[Any, ...]]) -> None:
+    """Warn of formulas that have come to no value."""
+    found = {(name, cell): cells.count(cell) for name, cells in columns.items() for cell in ERRORS if cell in cells}
+    if found:
+        listed = [f"{count} x {error} in {name!r}" for (name, error), count in found.items()]
+        warnings.warn(
+            f"{path.name} has cells with errors, which count as missing: {', '.join(listed[:5])}"
+            f"{' and others' * (len(listed) > 5)}. Filling them replaces their formulas.",
+            DataNotice,
+            stacklevel=4,
+        )
 
 
 class Workbook:
@@ -54,14 +68,15 @@ class Workbook:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataNotice)  # of several sheets, given when it was read
             sheet = _sheet(book, self.path, self.layout)
+            stored = _sheet(_opened(io.BytesIO(self.content), data_only=True), self.path, self.layout)
         for merged in list(sheet.merged_cells.ranges):  # cells that are merged cannot be written one by one
             sheet.unmerge_cells(str(merged))
         lost = 0
-        top, left, _ = _corner([tuple(row) for row in sheet.iter_rows(values_only=True)])
+        top, left, _ = _corner([tuple(row) for row in stored.iter_rows(values_only=True)])  # as it was read
         for column, (old, now) in enumerate(zip(self.table.columns, table.columns, strict=True)):
             places, values = changes(old, now)
             for row, value in zip(places.tolist(), values, strict=True):
-                cell = sheet.cell(sheet.min_row + top + 1 + row, sheet.min_column + left + column)
+                cell = sheet.cell(top + 2 + row, left + 1 + column)
                 lost += cell.data_type == "f"
                 cell.value = _cell(value)
         self._warn_lost(lost)
@@ -72,8 +87,8 @@ class Workbook:
         """Warn of parts of the workbook that are not written again."""
         if formulas:
             warnings.warn(
-                f"{formulas} formula{'s' * (formulas > 1)} without a stored value in {self.path.name} became numbers. Save "
-                "the workbook in a spreadsheet program first, which stores them.",
+                f"{formulas} formula{'s' * (formulas > 1)} without a value in {self.path.name} became numbers. If values "
+                "were never stored, save the workbook in a spreadsheet program first.",
                 DataNotice,
                 stacklevel=3,
             )
