@@ -191,7 +191,15 @@ def test_blur_and_noise_are_undone(stripes, tmp_path):
     again = Recoverer.load(tmp_path / "model.unfade")
     assert np.array_equal(again.sample(corrupted, 2).values, rec.sample(corrupted, 2).values)
     assert again.corruption == steps
+    assert again.noise_ == pytest.approx(0.05)  # that of the last step
     assert "Blurred" in str(rec.plan(corrupted))
+
+
+@pytest.mark.parametrize("step", [Stripes(0.1), Blurred(1.0), Downsampled(2)])
+def test_tables_have_no_stripes(step):
+    table = np.random.default_rng(0).normal(size=(60, 5))
+    with pytest.raises(InvalidData, match="are for images"):
+        recoverer([step]).set_params(architecture=None).fit(table)
 
 
 def test_columns_that_are_no_continuous_numbers_are_refused():

@@ -168,6 +168,7 @@ class Stripes(Step):
 
     def apply(self, x: Tensor, normals: Normals) -> Tensor:
         """Shift rows."""
+        _check_images(x)
         return x + self.sd * normals(*x.shape[:2], *[1] * (x.ndim - 2))
 
 
@@ -296,6 +297,11 @@ class SimulatedCorruption(Corruption):
         """Level of the noise that is learned; 0 if none is."""
         return (10 * self.log_std_tens).exp() if self.learns else torch.zeros_like(self.log_std_tens)
 
+    def level(self, clean: Tensor) -> Tensor:
+        """Return the level of the noise, learned or given, that the last step adds."""
+        last = self.steps[-1]
+        return float(last.std) / self.units[1] if isinstance(last, Gaussian) and not self.learns else self.std
+
     @property
     def by_entry(self) -> bool:
         """Whether each entry has a noise level of its own."""
@@ -361,9 +367,13 @@ class SimulatedCorruption(Corruption):
 
 def _as_maps(x: Tensor) -> Tensor:
     """Convert images (samples, height, width[, channels]) to maps (samples, channels, height, width)."""
+    _check_images(x)
+    return x.movedim(-1, 1) if x.ndim == 4 else x[:, None]
+
+
+def _check_images(x: Tensor) -> None:
     if x.ndim not in (3, 4):
         raise InvalidData(f"Blurred, Downsampled and Stripes are for images, got samples of shape {tuple(x.shape[1:])}.")
-    return x.movedim(-1, 1) if x.ndim == 4 else x[:, None]
 
 
 def _as_images(maps: Tensor, like: Tensor) -> Tensor:
