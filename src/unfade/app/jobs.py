@@ -279,7 +279,8 @@ class Worker(threading.Thread):
         recover(rec.model_, blocks, [parts.append], self.settings.draws, self.settings.seed, clean=False)
         draws = [part.draws for part in parts if part.draws is not None]
         observed = np.concatenate([part.observed for part in draws if part.observed is not None])
-        return Draws(np.concatenate([part.values for part in draws], 1), container, observed)
+        given = np.concatenate([part.given for part in draws if part.given is not None])
+        return Draws(np.concatenate([part.values for part in draws], 1), container, observed, given)
 
     def _without_it(self, what: str, make: Callable[..., Any], *given: Any) -> Any:
         """Make a file or the diagnosis; if that fails, add a notice and continue: the clean data are written."""
@@ -306,34 +307,17 @@ class Worker(threading.Thread):
         return path
 
     def _write_mice(self, draws: Draws, path: Path) -> Path:
-        write_table(mice_table(draws, column_names(self.loaded.table)), path)
+        """Write draws for R's mice, which returns cells of data set 0 as they stand there: cleaned ones are empty there."""
+        import pyarrow as pa
+
+        long, changed = draws.to_long("mice"), draws.changes() != "observed"
+        first = open_container(long.slice(0, len(changed)))[1].hide(np.pad(changed, ((0, 0), (2, 0))))
+        write_table(pa.concat_tables([first, long.slice(len(changed))]), path)
         return path
 
     def _write_report(self, rec: Recoverer, data: Dataset, draws: Draws, path: Path) -> Path:
         rec.report(path, data, draws=draws)
         return path
-
-
-def mice_table(draws: Draws, names: list[str]) -> Any:
-    """Stack data and draws as `as.mids` of R's mice expects them: .imp 0 is the data, without the cells that changed.
-
-    mice returns cells that are not missing in .imp 0 as they stand there, so cells that were denoised are empty there.
-    """
-    import pyarrow as pa
-
-    if taken := sorted({".imp", ".id"} & set(names)):
-        raise InvalidData(f"it needs the names .imp and .id, but the data have {taken}. Rename them.")
-    tables = [
-        each if hasattr(each, "schema") else pa.table(dict(zip(names, np.asarray(each).T, strict=True))) for each in draws
-    ]
-    first, changed = tables[0], draws.changes() != "observed"
-    given = [pa.array(column.to_pylist(), column.type, mask=changed[:, i]) for i, column in enumerate(first.columns)]
-    rows = pa.array(np.arange(1, len(first) + 1))
-    parts = [
-        table.add_column(0, ".id", rows).add_column(0, ".imp", pa.array(np.full(len(first), number)))
-        for number, table in enumerate([pa.table(given, schema=first.schema), *tables])
-    ]
-    return pa.concat_tables(parts)
 
 
 def end_all() -> None:
