@@ -123,6 +123,21 @@ def test_a_parent_is_drawn_so_that_an_observed_answer_applies():
     assert all((table.loc[answered, "moved"] == 1).all() for table in draws)
 
 
+@pytest.mark.parametrize("condition", ["x1 > x2", "x1 >= x2 + 1", "x1 != x2", "x1 > x2 and x1 > 3"])
+def test_conditions_between_columns_are_made_true(condition):
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 5, (4, 50, 3)).astype(float)
+    fixed = np.zeros((50, 3), dtype=bool)
+    fixed[:, [0, 2]] = True
+    bound = Constraints.bind(None, (3,), applicable={"x0": condition})
+    before = values.copy()
+    bound.settle(values, fixed)
+    held = bound.applicable["x0"].evaluate(bound.named(values)) == 1
+    assert held.all()
+    assert (before[..., 1] != values[..., 1]).any()
+    assert np.array_equal(before[..., [0, 2]], values[..., [0, 2]])
+
+
 def test_observed_totals_are_shared_exactly_and_without_negative_parts():
     bound = Constraints.bind(None, (4,), sums={"x3": ["x0", "x1", "x2"]})
     values = np.array([[[1.0, 2.0, 5.0, 20.0], [3.0, 1.0, 1.0, 2.0]]])

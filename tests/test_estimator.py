@@ -25,6 +25,18 @@ def test_observed_cells_come_back_exactly(table):
     assert rec.noise_ == 0
 
 
+def test_warnings_point_at_the_line_of_the_user(table):
+    with pytest.warns(DataNotice) as fit:
+        rec = quick(noise="learn").fit(table)
+    frame = pd.DataFrame(table, columns=list("abcd")[: table.shape[1]])
+    with pytest.warns(DataNotice) as use:
+        quick().fit(frame).transform(frame.assign(extra=1.0))
+    with pytest.warns(FutureWarning) as old:
+        quick(members=1)
+    assert {each.filename for each in [*fit, *use, *old]} == {__file__}
+    assert rec.model_ is rec.model_  # what it has computed is kept
+
+
 def test_noisy_cells_are_denoised(table):
     rec = quick(noise=3.0).fit(table)
     seen = ~np.isnan(table)

@@ -1,5 +1,8 @@
 """Exceptions and warnings of unfade; every message names what was expected, what came, and what to do."""
 
+import sys
+import warnings
+
 
 class UnfadeError(Exception):
     """Base class of all errors that unfade raises on purpose."""
@@ -23,3 +26,11 @@ class TrainingFailed(UnfadeError, RuntimeError):
 
 class DataNotice(UserWarning):
     """Warning that something about the data was handled in a way worth knowing."""
+
+
+def notice(text: str, category: type[Warning] = DataNotice) -> None:
+    """Warn at the line of the user that led here: the first outside of this package and of scikit-learn's wrappers."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("unfade", "sklearn"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)

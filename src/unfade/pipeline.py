@@ -4,7 +4,6 @@ The command line, the page, files larger than memory, engines and folders of ima
 alone.
 """
 
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +14,7 @@ import torch
 
 from unfade.data.dataset import Dataset
 from unfade.data.options import warn_passthrough_with_missing, without_extremes
-from unfade.errors import DataNotice
+from unfade.errors import notice
 from unfade.inference.draws import Draws
 from unfade.inference.fitted_model import FittedModel
 from unfade.methods.parameters import Parameters
@@ -145,7 +144,7 @@ def nothing_to_recover(parameters: Parameters, data: Dataset) -> bool:
         return False
     without_extremes(data.obs, data.columns)
     warn_passthrough_with_missing(data.container, parameters.kinds)
-    warnings.warn(COMPLETE, DataNotice, stacklevel=2)
+    notice(COMPLETE)
     return True
 
 

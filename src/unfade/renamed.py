@@ -1,9 +1,10 @@
 """Former public names: they work for one release, with a FutureWarning; in model files they always work."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
+
+from unfade.errors import notice
 
 PARAMETERS = {
     "refine": "n_candidates",
@@ -23,7 +24,7 @@ def renamed(names: Mapping[str, str], old: str, what: str) -> str:
     """Return the present name for a former one, with a FutureWarning; any other name unchanged."""
     if old not in names:
         return old
-    warnings.warn(f"The {what} {old!r} is now called {names[old]!r}.", FutureWarning, stacklevel=4)
+    notice(f"The {what} {old!r} is now called {names[old]!r}.", FutureWarning)
     return names[old]
 
 

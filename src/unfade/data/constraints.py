@@ -4,7 +4,6 @@ They are applied in one place, where draws of features have become values of col
 are read: what follows from observed cells alone is no longer missing.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -14,7 +13,7 @@ import numpy as np
 
 from unfade.data.columns import Column
 from unfade.data.expressions import Expression
-from unfade.errors import DataNotice, InvalidData
+from unfade.errors import InvalidData, notice
 
 _MOST_TRIED = 200  # combinations of values of the columns of a condition
 _ROUNDING = 0.02  # by which an observed derived cell may differ from its expression, relative to the column's sd
@@ -67,7 +66,8 @@ class Constraints:
 
     names: of all columns; applicable: conditions under which a column has a value; derived: formulas of columns, those
     that others need first; sums: parts of each total; order: columns from the least to the largest; values: of each
-    column that a condition names, those that could make it true; units: distance between values that a column can hold.
+    column that a condition names, those that could make it true; units: distance between values that a column can hold;
+    compared: columns of numbers that a condition names, which those of other columns may make true as well.
     """
 
     names: tuple[str, ...]
@@ -77,6 +77,7 @@ class Constraints:
     order: tuple[tuple[str, ...], ...]
     values: dict[str, tuple[float, ...]]
     units: tuple[float, ...]
+    compared: frozenset[str] = frozenset()
 
     @classmethod
     def bind(
@@ -96,7 +97,8 @@ class Constraints:
         parents = {name for each in bound.values() for name in each.names}
         values = {name: _possible(name, known[name], bound) for name in parents}
         units = tuple(getattr(known[name], "unit", 0.0) for name in names)
-        return cls(names, bound, _sorted(made, totals), totals, chains, values, units)
+        compared = frozenset(name for name in parents if not getattr(known[name], "discrete", False))
+        return cls(names, bound, _sorted(made, totals), totals, chains, values, units, compared)
 
     def __bool__(self) -> bool:
         return bool(self.applicable or self.derived or self.sums or self.order)
@@ -237,11 +239,12 @@ class Constraints:
             return
         cells, fixed = values[wrong], held[wrong][:, index]
         best, away = cells[:, index].copy(), np.full(len(cells), np.inf)
-        choices = [(np.nan, *self.values[parent]) for parent in condition.names]  # NaN: as it is
+        choices = [(np.nan, *self.values[parent], *self._beside(cells, parent, condition)) for parent in condition.names]
         for number, chosen in enumerate(product(*choices)):
             if number >= _MOST_TRIED:
                 break
-            tried = np.where(fixed | np.isnan(chosen), cells[:, index], chosen)
+            new = np.stack([np.full(len(cells), each) for each in chosen], 1)  # NaN: as it is
+            tried = np.where(fixed | np.isnan(new), cells[:, index], new)
             trial = cells.copy()
             trial[:, index] = tried
             distance = np.abs(np.nan_to_num(tried - cells[:, index])).sum(-1)
@@ -249,6 +252,13 @@ class Constraints:
             best[better], away[better] = tried[better], distance[better]
         cells[:, index] = best
         values[wrong] = cells
+
+    def _beside(self, cells: np.ndarray, parent: str, condition: Expression) -> list[np.ndarray]:
+        """List values of a column at, just below and just above those of the condition's other columns, by row."""
+        step = self.units[self.names.index(parent)] or 1.0
+        names = [name for name in condition.names if {name, parent} <= self.compared and name != parent]
+        others = [cells[:, self.names.index(name)] for name in names]
+        return [other + change for other in others for change in (0.0, -step, step)]
 
 
 def no_constraints() -> Constraints:
@@ -259,11 +269,7 @@ def no_constraints() -> Constraints:
 def warn_conflicts(constraints: Constraints, values: np.ndarray) -> None:
     """Warn of observed cells that do not meet the constraints."""
     if constraints and (said := constraints.conflicts(values)):
-        warnings.warn(
-            f"Observed cells are kept although {'; '.join(said[:5])}. Correct them, or the constraint.",
-            DataNotice,
-            stacklevel=3,
-        )
+        notice(f"Observed cells are kept although {'; '.join(said[:5])}. Correct them, or the constraint.")
 
 
 def _check_names(

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Real
@@ -16,7 +15,7 @@ from unfade.data.columns import DAY, TEMPORAL, Column
 from unfade.data.containers import Container, detection_limits
 from unfade.data.encoder import FeatureEncoder, skewed
 from unfade.data.observations import Observations, by_columns, variance
-from unfade.errors import DataNotice, InvalidData
+from unfade.errors import InvalidData, notice
 
 FEW_IMAGES = 5  # of fewer, a fifth to judge by is none
 
@@ -136,9 +135,7 @@ def matched(obs: Observations, container: Container, columns: Sequence[Column]) 
     if absent := [name for name in names if name not in given]:
         raise InvalidData(f"Columns that the model was fitted on are missing: {absent[:10]}. Add them, if need be empty.")
     if extra := [name for name in given if name not in names]:
-        warnings.warn(
-            f"Columns that the fit did not have are passed through unchanged: {extra[:10]}.", DataNotice, stacklevel=4
-        )
+        notice(f"Columns that the fit did not have are passed through unchanged: {extra[:10]}.")
     back = np.array([names.index(name) if name in names else -1 for name in given])
     return obs[:, [given.index(name) for name in names]], replace(container, back=back)
 
@@ -199,7 +196,7 @@ def warn_passthrough_with_missing(container: Container, kinds: dict[str, str] | 
         return
     for column in columns:
         if column.reason:
-            warnings.warn(f"Column {column.name!r}: {column.reason}.", DataNotice, stacklevel=3)
+            notice(f"Column {column.name!r}: {column.reason}.")
     left = [
         column.name
         for column, seen in zip(columns, there.T, strict=True)
@@ -212,12 +209,10 @@ def warn_passthrough_with_missing(container: Container, kinds: dict[str, str] | 
 def warn_text_with_missing(left: Sequence[str]) -> None:
     """Warn of text columns that are passed through with missing cells."""
     if left:
-        warnings.warn(
+        notice(
             f"Text that hardly ever repeats is passed through with its missing cells: column "
             f"{', '.join(map(repr, left[:10]))}. Correct what should be numbers or dates; or give its kind, as in "
-            f"kinds={{{left[0]!r}: 'category'}} (--kind {shlex.quote(left[0])}=category), or 'passthrough' to accept it.",
-            DataNotice,
-            stacklevel=3,
+            f"kinds={{{left[0]!r}: 'category'}} (--kind {shlex.quote(left[0])}=category), or 'passthrough' to accept it."
         )
 
 
@@ -249,18 +244,14 @@ def without_extremes(obs: Observations, columns: Sequence[Column]) -> Observatio
             far.append(f"{values[extreme][0]:g} in column {name} (row {int(rows[0])})")
         if columns and (code := _missing_code(values)) is not None:
             option = f"{shlex.quote(columns[i].name)}={code:g}"
-            warnings.warn(
+            notice(
                 f"Column {name} holds {code:g} {int((values == code).sum())} times, far from its other values. If that "
-                f"stands for missing values, give missing={{{name}: [{code:g}]}} (--missing {option}).",
-                DataNotice,
-                stacklevel=3,
+                f"stands for missing values, give missing={{{name}: [{code:g}]}} (--missing {option})."
             )
     if far:
-        warnings.warn(
+        notice(
             f"Values a million times further from the median than others are not used, and are kept: "
-            f"{', '.join(far[:5])}. Correct them, or leave them empty.",
-            DataNotice,
-            stacklevel=3,
+            f"{', '.join(far[:5])}. Correct them, or leave them empty."
         )
     return Observations(obs.values * seen, seen, obs.low, obs.high) if far else obs
 
@@ -303,19 +294,17 @@ def warn_unusual(obs: Observations, space: FeatureEncoder, columns: Sequence[Col
         else:
             what = f"{int(where.sum())} of {where.numel()} pixels"
         if where.any():
-            warnings.warn(sentence.format(what), DataNotice, stacklevel=3)
+            notice(sentence.format(what))
 
 
 def warn_few_images(images: int) -> None:
     """Warn of too few images to learn from, and say what is done with them."""
     if images < FEW_IMAGES:
         many = "1 image is" if images == 1 else f"{images} images are"
-        warnings.warn(
+        notice(
             f"{many} too few to learn the distribution of such images. The networks are trained to fill holes cut into "
             "them, and holes in one image alone decide when training stops and how wide draws are. Give "
-            f"{FEW_IMAGES} images at least, or compare with the nearest pixel (diagnose, --report).",
-            DataNotice,
-            stacklevel=3,
+            f"{FEW_IMAGES} images at least, or compare with the nearest pixel (diagnose, --report)."
         )
 
 

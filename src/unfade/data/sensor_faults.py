@@ -1,6 +1,5 @@
 """Faults of sensors: runs of one value (a stuck sensor) and single values far from both neighbours (spikes), warned of."""
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from unfade.data.columns import Column
 from unfade.data.observations import Observations
 from unfade.data.timeline import Timeline
-from unfade.errors import DataNotice
+from unfade.errors import notice
 
 LEAST_RUN, RARE = 6, 1e-4  # steps of a stuck sensor; expected number of such runs by chance, at most
 FAR = 12.0  # from the middle of both neighbours, in robust sds, for a spike
@@ -84,9 +83,7 @@ def warn_faults(obs: Observations, timeline: Timeline, columns: Sequence[Column]
             places = ", ".join(str(int(row)) for row in rows[far][:5])
             found.append(f"{column.name!r} has {len(far)} spike{'s' if len(far) > 1 else ''}, in row {places}")
     if found:
-        warnings.warn(
+        notice(
             f"Likely faults of sensors: {'; '.join(found[:8])}. They count as observed: leave such cells empty if they "
-            "are wrong.",
-            DataNotice,
-            stacklevel=4,
+            "are wrong."
         )

@@ -4,7 +4,6 @@ For example a measure taken from some age on, or a question asked of some people
 model there, as all of them lie inside the support. Such cells are filled from the rows at its edge, and reported.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from unfade.data.columns import Column
 from unfade.data.observations import Observations
-from unfade.errors import DataNotice
+from unfade.errors import notice
 from unfade.rng import KeyedNormals
 
 _ROWS, _COLUMNS = 20_000, 200  # that are searched
@@ -204,10 +203,8 @@ def warn_gaps(gaps: Sequence[SupportGap], columns: Sequence[Column]) -> None:
     """Warn of missing cells about which the data say nothing."""
     if gaps:
         listed = describe_gaps(gaps, columns)
-        warnings.warn(
+        notice(
             f"{'; '.join(listed[:5])}{' and others' if len(listed) > 5 else ''}: these cells are filled nevertheless, at "
             "an edge from the nearest rows, which the data can neither support nor refute. Leave out cells that do not "
-            "apply.",
-            DataNotice,
-            stacklevel=4,
+            "apply."
         )

@@ -3,7 +3,6 @@
 import copy
 import sys
 import time
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,7 @@ from unfade.corruption.noise import Corruption
 from unfade.corruption.simulated import to_json
 from unfade.data.dataset import Dataset
 from unfade.data.options import without_extremes
-from unfade.errors import DataNotice, InvalidData
+from unfade.errors import InvalidData, notice
 from unfade.inference.fitted_model import FittedModel
 from unfade.inference.held_out import HeldOut
 from unfade.inference.sampling import draw_blocks
@@ -129,11 +128,9 @@ def _seconds_to_draw(parameters: Parameters, plan: Plan, task: Task, draws: int)
         where, _ = next(iter(draw_blocks(fresh, task.obs, rows, 16, 0, task.n_candidates)))
         seconds = (time.monotonic() - started) * len(rows) / where.stop * (2 + draws / 16)
     if seconds > most:
-        warnings.warn(
+        notice(
             f"To draw will take about {seconds:.0f} s, more than max_seconds={parameters.max_seconds:g} leaves for it. "
-            "Give more time, or ask for fewer draws or for n_candidates=0.",
-            DataNotice,
-            stacklevel=4,
+            "Give more time, or ask for fewer draws or for n_candidates=0."
         )
     return min(seconds, most)
 
@@ -191,12 +188,10 @@ def _warn_unidentified_noise(unidentified: Tensor, plan: Plan, data: Dataset) ->
     entries = encoder.numbers[unidentified.expand(encoder.features)[: len(encoder.numbers)]].tolist()
     if entries:
         names = [columns[i].name if columns else i for i in entries]
-        warnings.warn(
+        notice(
             f"The noise of {', '.join(map(repr, names[:10]))} cannot be identified, as other columns "
             "explain less than 97 % of each: observed cells are left unchanged. If you know the level, give "
-            f"noise={{{names[0]!r}: 0.1, ...}} (--noise '{names[0]}=0.1,...').",
-            DataNotice,
-            stacklevel=4,
+            f"noise={{{names[0]!r}: 0.1, ...}} (--noise '{names[0]}=0.1,...')."
         )
 
 
@@ -215,4 +210,4 @@ def _warn_how_it_ended(result: FitResult[Ensemble | None]) -> None:
     elif late and taken < FEW_STEPS and all_of(result.posterior, "networks"):
         said = f"Time was up after {taken} steps: after fewer than {FEW_STEPS} draws mean little. Give max_seconds more."
     if said:
-        warnings.warn(said, DataNotice, stacklevel=4)
+        notice(said)

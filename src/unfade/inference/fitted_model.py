@@ -141,7 +141,8 @@ class FittedModel:
         -------
         FittedModel
         """
-        return replace(self, parameters=replace(self.parameters, **options))
+        parameters = replace(self.parameters, **options)
+        return self if parameters == self.parameters else replace(self, parameters=parameters)
 
     def read(self, X: Any, where: Any = None) -> Dataset:
         """Read data for the model: columns are matched by name, and categories are those of the fit.

@@ -6,13 +6,12 @@ import csv
 import gzip
 import lzma
 import re
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unfade.errors import DataNotice, InvalidData, InvalidFile
+from unfade.errors import InvalidData, InvalidFile, notice
 
 TEXT = (".csv", ".tsv", ".tab", ".txt")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
@@ -195,11 +194,9 @@ def _encoding(path: Path, data: bytes, layout: Layout) -> tuple[str, bytes]:
         data.decode(name := "cp1252")
     except UnicodeDecodeError:
         name = "latin-1"
-    warnings.warn(
+    notice(
         f"{path} is not encoded as UTF-8: it is read as {name}, Western European. If letters look wrong, give its encoding "
-        "(--encoding).",
-        DataNotice,
-        stacklevel=4,
+        "(--encoding)."
     )
     return name, b""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from unfade.errors import DataNotice, InvalidFile
+from unfade.errors import DataNotice, InvalidFile, notice
 from unfade.io.csv_text import changes
 from unfade.io.guise import ERRORS, NULLS, Layout
 from unfade.storage import whole_or_nothing
@@ -43,11 +43,9 @@ def _warn_errors(path: Path, columns: dict[str, tuple[Any, ...]]) -> None:
     found = {(name, cell): cells.count(cell) for name, cells in columns.items() for cell in ERRORS if cell in cells}
     if found:
         listed = [f"{count} x {error} in {name!r}" for (name, error), count in found.items()]
-        warnings.warn(
+        notice(
             f"{path.name} has cells with errors, which count as missing: {', '.join(listed[:5])}"
-            f"{' and others' * (len(listed) > 5)}. Filling them replaces their formulas.",
-            DataNotice,
-            stacklevel=4,
+            f"{' and others' * (len(listed) > 5)}. Filling them replaces their formulas."
         )
 
 
@@ -86,20 +84,16 @@ class Workbook:
     def _warn_lost(self, formulas: int) -> None:
         """Warn of parts of the workbook that are not written again."""
         if formulas:
-            warnings.warn(
+            notice(
                 f"{formulas} formula{'s' * (formulas > 1)} without a value in {self.path.name} became numbers. If values "
-                "were never stored, save the workbook in a spreadsheet program first.",
-                DataNotice,
-                stacklevel=3,
+                "were never stored, save the workbook in a spreadsheet program first."
             )
         with zipfile.ZipFile(io.BytesIO(self.content)) as parts:
             names = parts.namelist()
         if lost := [what for folder, what in _LOST.items() if any(name.startswith(folder) for name in names)]:
-            warnings.warn(
+            notice(
                 f"{self.path.name} has {' and '.join(lost)}, which the written workbook may lack. Copy the cells back into "
-                "it if they matter.",
-                DataNotice,
-                stacklevel=3,
+                "it if they matter."
             )
 
 
@@ -159,11 +153,9 @@ def _sheet(book: Any, path: Path, layout: Layout) -> Any:
     if not names:
         raise InvalidFile(f"{path} has no sheet of cells. Expected one with a header.")
     if layout.sheet is None and len(names) > 1:
-        warnings.warn(
+        notice(
             f"{path} has the sheets {', '.join(map(repr, names[:10]))}: {names[0]!r} is read. Name another one by sheet= "
-            "(--sheet).",
-            DataNotice,
-            stacklevel=4,
+            "(--sheet)."
         )
     return book[layout.sheet or names[0]]
 

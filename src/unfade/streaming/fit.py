@@ -6,7 +6,6 @@ first number with a fraction.
 """
 
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +17,7 @@ import torch
 from unfade.data.columns import LIMIT, NUMBER, as_numbers, marks_of
 from unfade.data.options import warn_text_with_missing
 from unfade.data.text_formats import Witnesses, is_blank
-from unfade.errors import DataNotice, InvalidData, InvalidFile
+from unfade.errors import InvalidData, InvalidFile, notice
 from unfade.estimator import Recoverer
 from unfade.io.large_tables import FIXED_BYTES, READ, Source, parse_memory
 from unfade.io.tables import count_missing
@@ -310,11 +309,9 @@ class Sample:
         """Find the kinds of columns that the sample alone would not show."""
         found = {name: look.kind(self.rows) for name, look in self.looks.items()}
         if many := [n for n, look in self.looks.items() if isinstance(look, _Values) and look.many and found[n]]:
-            warnings.warn(
+            notice(
                 f"More than {CATEGORIES:,} different texts are in {many[:10]}: passed through unchanged. Give "
-                "kinds={...: 'category'} to use those of the sample as categories.",
-                DataNotice,
-                stacklevel=4,
+                "kinds={...: 'category'} to use those of the sample as categories."
             )
         return {name: kind for name, kind in found.items() if kind is not None}
 

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from unfade.errors import DataNotice, InvalidData, InvalidFile
+from unfade.errors import InvalidData, InvalidFile, notice
 from unfade.estimator import Recoverer
 from unfade.inference.fitted_model import FittedModel
 from unfade.inference.model_file import load_model
@@ -210,9 +209,7 @@ def _clear(folder: Path, resume: bool) -> None:
     """Empty a folder; warn if the user asked to resume from it."""
     left = list(folder.iterdir())
     if left and resume:
-        warnings.warn(
-            f"{folder} was made from another source, model or settings: recovery begins again.", DataNotice, stacklevel=5
-        )
+        notice(f"{folder} was made from another source, model or settings: recovery begins again.")
     for each in left:
         shutil.rmtree(each) if each.is_dir() else each.unlink()
 

@@ -7,14 +7,13 @@ state. Random numbers are keyed by step, so nothing else is needed to end as an 
 
 import os
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from unfade import storage
-from unfade.errors import DataNotice, InvalidFile
+from unfade.errors import InvalidFile, notice
 from unfade.training import distributed as processes
 
 State = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and what goes into JSON
@@ -73,7 +72,7 @@ class Checkpoint:
             storage.save(self._path(self._run), {name: t.cpu() for name, t in tensors.items()}, meta)
         except InvalidFile as error:
             if not self._failing:  # said once, until a state can be written again
-                warnings.warn(f"No checkpoint, training continues: {error}", DataNotice, stacklevel=2)
+                notice(f"No checkpoint, training continues: {error}")
             self._failing = True
         else:
             self._failing = False
