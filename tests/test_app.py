@@ -204,6 +204,37 @@ def test_a_wrong_setting_is_a_sentence(loaded, folder):
     assert "too many" in finished(Job(loaded, Settings(draws=10**9), folder)).error
 
 
+def test_rules_are_read_as_constraints():
+    rules = (
+        "total = rent + food\n bmi=wgt / (hgt / 100) ** 2\n\nlow <= `mid point` <= high\nage moved if moved == 1\nd = a - b"
+    )
+    assert Settings(rules=rules).constraints() == {
+        "sums": {"total": ["rent", "food"]},
+        "derived": {"bmi": "wgt / (hgt / 100) ** 2", "d": "a - b"},
+        "order": ["low <= `mid point` <= high"],
+        "applicable": {"age moved": "moved == 1"},
+    }
+    for bad in ("total", "a == b", "= a + b"):
+        with pytest.raises(InvalidData, match="A rule is bmi = weight"):
+            Settings(rules=bad).constraints()
+
+
+def test_rules_and_time_hold_in_the_results(tmp_path, folder, report):
+    rng = np.random.default_rng(0)
+    level = np.cumsum(rng.normal(size=150))
+    columns = {"hour": np.arange(150), "low": level, "high": level + rng.uniform(0, 1, 150)}
+    holes = {name: rng.random(150) < 0.2 * (name != "hour") for name in columns}
+    table = pa.table({name: pa.array(values, mask=holes[name]) for name, values in columns.items()})
+    loaded = load("series.csv", content(table, tmp_path, "series.csv"), folder.path)
+    for settings in (Settings(draws=3, rules="low <= high", seconds=2.0), Settings(draws=3, time="hour", seconds=2.0)):
+        result = finished(Job(loaded, settings, folder)).result
+        clean, draws = read_table(result.clean).to_pandas(), read_table(result.draws).to_pandas()
+        assert not clean.isna().any().any()
+        assert len(draws) == 450
+        assert settings.time or (draws["low"] <= draws["high"]).all()
+    assert "['day'], which do not exist" in finished(Job(loaded, Settings(time="day"), folder)).error
+
+
 def test_without_a_draws_file_the_rest_is_there(tmp_path, folder, report, monkeypatch):
     fast(monkeypatch)
     table = pa.table({"row": [1.5, 2.25, None, 4.5] * 8, "b": [None, 1.1, 2.2, 3.3] * 8})

@@ -1,6 +1,7 @@
 """Jobs of the page: a fit, its clean data, draws, files and report, in a thread that can be cancelled."""
 
 import math
+import re
 import tempfile
 import threading
 import time
@@ -31,6 +32,7 @@ from unfade.training.loop import Progress
 AT_ONCE = 2000  # rows between two looks at whether the work was cancelled
 MOST_NUMBERS = 200_000_000  # draws times cells that are kept in memory
 READY, FILLING, DRAWING = "Preparing", "Filling and cleaning", "Drawing"
+RULES = ("bmi = weight / height ** 2", "total = rent + food", "low <= high", "age_moved if moved == 1")
 FILES, REPORT = "Writing the files", "Writing the report"
 
 
@@ -58,7 +60,7 @@ class Cancelled(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that the user chose; missing and fill as in Recoverer; seconds: time limit for all parts, or None."""
+    """Settings that the user chose, most as in Recoverer; seconds: time limit for all parts, or None; rules: as typed."""
 
     noise: float | str | None = None
     kinds: dict[str, str] = field(default_factory=dict)
@@ -67,6 +69,27 @@ class Settings:
     draws: int = 20
     seed: int = 0
     seconds: float | None = None
+    time: str | None = None
+    panel: tuple[str, ...] = ()
+    rules: str = ""
+
+    def constraints(self) -> dict[str, Any]:
+        """Read the rules, one a line, as constraints of Recoverer."""
+        found: dict[str, Any] = {"applicable": {}, "derived": {}, "sums": {}, "order": []}
+        for line in filter(None, map(str.strip, self.rules.splitlines())):
+            column, applies, condition = line.partition(" if ")
+            name, equals, formula = line.partition("=")
+            if applies:
+                found["applicable"][column.strip(" `")] = condition.strip()
+            elif "<=" in line and "=" not in line.replace("<=", ""):
+                found["order"].append(line)
+            elif not (equals and name.strip() and formula.strip(" =")) or formula.startswith("="):
+                raise InvalidData(f"A rule is {', '.join(RULES)}, got {line!r}.")
+            elif re.fullmatch(r"[^-*/()%,]+\+[^-*/()%,]+", formula):
+                found["sums"][name.strip(" `")] = [part.strip(" `") for part in formula.split("+")]
+            else:
+                found["derived"][name.strip(" `")] = formula.strip()
+        return {kind: given for kind, given in found.items() if given}
 
 
 @dataclass(frozen=True)
@@ -212,8 +235,11 @@ class Worker(threading.Thread):
             missing=settings.missing or None,
             fill=settings.fill,
             max_seconds=self._for_fit,
+            time=settings.time,
+            panel=settings.panel or None,
             random_state=settings.seed,
             verbose=0,
+            **settings.constraints(),
         )
         data = read_to_recover(rec.parameters(), loaded.table)
         if loaded.rule is None and nothing_to_recover(rec.parameters(), data):
@@ -258,11 +284,12 @@ class Worker(threading.Thread):
         """Give the rows in blocks, and update the schedule; results of a row do not depend on its block."""
         self.schedule.begin(words, speaks)
         began, rows = time.monotonic(), self.loaded.rows
-        for start in range(0, rows, AT_ONCE):
+        height = rows if self.settings.time else AT_ONCE  # a step of a series depends on all others
+        for start in range(0, rows, height):
             self._check()
             if start:
                 self.schedule.expect((time.monotonic() - began) * (rows - start) / start)
-            yield Block(start, self.loaded.part(start, AT_ONCE))
+            yield Block(start, self.loaded.part(start, height))
 
     def _cleaned(self, rec: Recoverer) -> Any:
         """Compute `rec.transform` in blocks, so that it can be cancelled."""

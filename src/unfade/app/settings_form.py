@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from unfade.app.elements import KINDS, plain
-from unfade.app.jobs import Settings, lasting
+from unfade.app.jobs import RULES, Settings, lasting
 from unfade.app.uploads import ColumnFacts, Loaded
 from unfade.app.workspaces import Workspace
 
@@ -21,7 +21,10 @@ FILLS = {
     "median": "the posterior median",
     "draw": "one draw: values vary as much as in the data",
 }
-DEFAULTS = {"noise": "none", "level": None, "draws": 20, "seed": 0, "seconds": None, "missing": "", "fill": "mean"}
+DEFAULTS: dict[str, Any] = {
+    "noise": "none", "level": None, "draws": 20, "seed": 0, "seconds": None, "missing": "", "fill": "mean",
+    "time": None, "panel": [], "rules": "",
+}  # fmt: skip
 
 
 def settings_step(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings | None:
@@ -60,14 +63,16 @@ def ask(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings | None:
                 "Standard deviation of the noise, in the units of the data", key="level",
                 min_value=0.0, value=None, placeholder="such as 0.3", format="%.6g", disabled=busy,
             )  # fmt: skip
-        kinds = {} if isinstance(loaded.table, np.ndarray) else choose_kinds(workspace, loaded.columns, busy)
+        frames = not isinstance(loaded.table, np.ndarray)
+        kinds = choose_kinds(workspace, loaded.columns, busy) if frames else {}
     with right:
         draws, seed, seconds = choose_numbers(busy)
         fill = more_settings(not isinstance(loaded.table, np.ndarray), busy)
+        moment, panel, rules = about_rows([column.name for column in loaded.columns], busy) if frames else (None, (), "")
     if choice == "number" and noise is None:
         st.info("Give the standard deviation of the noise.")
         return None
-    return Settings(noise, kinds, loaded.marks, fill, draws, seed, seconds)
+    return Settings(noise, kinds, loaded.marks, fill, draws, seed, seconds, moment, panel, rules)
 
 
 def choose_numbers(busy: bool) -> tuple[int, int, float | None]:
@@ -100,6 +105,23 @@ def more_settings(table: bool, busy: bool) -> str:
         "Missing cells are filled with", list(FILLS), format_func=lambda fill: FILLS[fill], key="fill", disabled=busy,
         help="In the clean data. Of categories, the most frequent value takes the place of mean and median.",
     )  # fmt: skip
+
+
+def about_rows(names: list[str], busy: bool) -> tuple[str | None, tuple[str, ...], str]:
+    """Ask for the column of the time, those that tell series apart, and rules that hold between columns."""
+    moment = st.selectbox(
+        "Column with the time, if rows follow each other", names, index=None, placeholder="None: rows are in no order",
+        key="time", disabled=busy, help="Gaps are then filled along time, one model for all series.",
+    )  # fmt: skip
+    panel = st.multiselect(
+        "Columns that tell several series apart", names, key="panel", placeholder="None: one series", disabled=busy,
+        help="Such as station or patient.",
+    )  # fmt: skip
+    rules = st.text_area(
+        "Rules that hold in every row, one a line", key="rules", placeholder="\n".join(RULES), disabled=busy,
+        help="Computed columns, sums, columns in order, and columns that have a value only if a condition holds.",
+    )  # fmt: skip
+    return moment, tuple(panel), rules
 
 
 def choose_kinds(workspace: Workspace, columns: tuple[ColumnFacts, ...], busy: bool) -> dict[str, str]:
@@ -156,6 +178,9 @@ def in_words(settings: Settings) -> dict[str, str]:
         "draws": str(settings.draws),
         "seed": str(settings.seed),
         "time limit": "none" if settings.seconds is None else lasting(settings.seconds),
+        "time": settings.time or "none",
+        "series": ", ".join(settings.panel) or "one",
+        "rules": "; ".join(settings.rules.split("\n")) or "none",
     }
 
 

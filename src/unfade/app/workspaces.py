@@ -12,6 +12,7 @@ from unfade.app.jobs import Job, Settings
 from unfade.app.uploads import Folder, Loaded, load
 from unfade.errors import UnfadeError
 
+_OF_COLUMNS = ("kind", "time", "panel", "rules")  # names of choices
 LEFT = f"It was stopped: no page was open for {WAIT_SECONDS} seconds. Press Fill and clean to start it again."
 
 
@@ -74,7 +75,7 @@ class Workspace:
         with self.lock:
             self.stop()
             self.file, self.loaded, self.problem = "", None, ""
-            self.choices = {name: value for name, value in self.choices.items() if not name.startswith("kind")}
+            self.choices = {name: value for name, value in self.choices.items() if not name.startswith(_OF_COLUMNS)}
 
     def close(self) -> None:
         """Delete everything."""
