@@ -108,13 +108,13 @@ def more_settings(table: bool, busy: bool) -> str:
 
 
 def about_rows(names: list[str], busy: bool) -> tuple[str | None, tuple[str, ...], str]:
-    """Ask for the column of the time, those that tell series apart, and rules that hold between columns."""
+    """Ask for the column of the time, those that identify series, and rules that hold between columns."""
     moment = st.selectbox(
         "Column with the time, if rows follow each other", names, index=None, placeholder="None: rows are in no order",
         key="time", disabled=busy, help="Gaps are then filled along time, one model for all series.",
     )  # fmt: skip
     panel = st.multiselect(
-        "Columns that tell several series apart", names, key="panel", placeholder="None: one series", disabled=busy,
+        "Columns that identify each of several series", names, key="panel", placeholder="None: one series", disabled=busy,
         help="Such as station or patient.",
     )  # fmt: skip
     rules = st.text_area(
