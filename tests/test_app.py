@@ -726,5 +726,7 @@ def test_a_sample_can_be_tried(sample, page, address):
     for name, value in sample.choices.items():
         if name == "noise":
             assert page.get_by_role("radio", name="They carry noise: estimate its level per column").is_checked()
+        elif name == "time":
+            assert page.get_by_role("combobox", name="Column with the time").input_value() == value
         else:
             assert page.get_by_role("spinbutton", name="Time limit in seconds").input_value() == str(value)

@@ -96,7 +96,7 @@ def ask_for_file(workspace: Workspace) -> None:
     left, right = st.columns([3, 2], gap="large")
     with left:
         upload = st.file_uploader(
-            f"A table (CSV, Parquet, Feather) or an array of images (.npy, .npz), up to {UPLOAD_MEGABYTES} MB. "
+            f"A table (CSV, Excel, SPSS, Stata, Parquet, Feather) or images (.npy, .npz), up to {UPLOAD_MEGABYTES} MB. "
             "Empty cells and NaN are missing.",
             on_change=workspace.clear,
         )

@@ -38,7 +38,7 @@ def sensors() -> bytes:
     weather = 15 + 5 * np.sin(hours / 3.8) + np.cumsum(rng.normal(size=400)) / 3
     gain, offset = rng.uniform(0.8, 1.2, 6), rng.uniform(-2, 2, 6)
     noise = np.array([0.2, 0.3, 0.4, 0.5, 0.6, 0.8]) * rng.normal(size=(400, 6))
-    return _with_gaps(pd.DataFrame((offset + gain * weather[:, None] + noise).round(2)).add_prefix("sensor "), 0.15)
+    return _with_gaps(pd.DataFrame((offset + gain * weather[:, None] + noise).round(2)).add_prefix("sensor "), 0.15, hours)
 
 
 def digits() -> bytes:
@@ -54,14 +54,16 @@ def digits() -> bytes:
     return file.getvalue()
 
 
-def _with_gaps(table: Any, share: float) -> bytes:
-    """Empty cells of a table completely at random, and write it as CSV."""
-    hidden = np.random.default_rng(0).random(table.shape) < share
-    return bytes(table.mask(hidden).to_csv(index=False), "utf-8")
+def _with_gaps(table: Any, share: float, hours: Any = None) -> bytes:
+    """Empty cells of a table completely at random, and write it as CSV, after its hours if there are any."""
+    table = table.mask(np.random.default_rng(0).random(table.shape) < share)
+    if hours is not None:
+        table.insert(0, "hour", hours)
+    return bytes(table.to_csv(index=False), "utf-8")
 
 
 SAMPLES = (
     Sample("Wines", "a table, three cells in ten missing", "wines.csv", wines),
-    Sample("Sensors", "noisy series with gaps", "sensors.csv", sensors, {"noise": "learn"}),
+    Sample("Sensors", "noisy series with gaps", "sensors.csv", sensors, {"noise": "learn", "time": "hour"}),
     Sample("Digits", "images with holes", "digits.npy", digits, {"seconds": 40}),
 )

@@ -46,7 +46,8 @@ def summary() -> str:
     """Describe the settings in one line."""
     noise = {"none": "exact", "number": "noisy, with a known level"}.get(st.session_state["noise"], "noisy")
     changed = sum(st.session_state[name] != default for name, default in DEFAULTS.items() if name != "noise")
-    return f"Observed values are **{noise}**; {f'{changed} other settings changed' if changed else 'all else by default'}."
+    others = f"{changed} other setting{'s' * (changed > 1)} changed" if changed else "all else by default"
+    return f"Observed values are **{noise}**; {others}."
 
 
 def ask(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings | None:
@@ -65,10 +66,10 @@ def ask(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings | None:
             )  # fmt: skip
         frames = not isinstance(loaded.table, np.ndarray)
         kinds = choose_kinds(workspace, loaded.columns, busy) if frames else {}
+        moment, panel, rules = about_rows([column.name for column in loaded.columns], busy) if frames else (None, (), "")
     with right:
         draws, seed, seconds = choose_numbers(busy)
-        fill = more_settings(not isinstance(loaded.table, np.ndarray), busy)
-        moment, panel, rules = about_rows([column.name for column in loaded.columns], busy) if frames else (None, (), "")
+        fill = more_settings(frames, busy)
     if choice == "number" and noise is None:
         st.info("Give the standard deviation of the noise.")
         return None
