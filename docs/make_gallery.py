@@ -46,7 +46,9 @@ def run(path: Path) -> Any:
     """Run a page in a kernel of its own."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(FIRST), *cells(path.read_text(encoding="utf-8"))])
     kernel = AsyncKernelManager(kernel_name="python3", transport="ipc")  # no open port
-    NotebookClient(notebook, kernel, timeout=LONGEST, resources={"metadata": {"path": str(ROOT)}}).execute()
+    client = NotebookClient(notebook, kernel, timeout=LONGEST, resources={"metadata": {"path": str(ROOT)}})
+    client.owns_km = True  # the kernel ends with it
+    client.execute()
     del notebook.cells[0]
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
