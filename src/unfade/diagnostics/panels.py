@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 
 from unfade.data.columns import TEMPORAL, Column, value_of
+from unfade.diagnostics.plots import DRAWN, SEEN, label
 from unfade.inference.held_out import HeldOut
 
-SEEN, DRAWN, BAND = "#0072B2", "#E69F00", "#cfe3ec"  # apart for colour-blind eyes too (Okabe and Ito)
-
-
-def label(name: Any, most: int) -> str:
-    """Shorten a name for a picture, and escape formulas."""
-    return str(name)[:most].replace("$", r"\$")
+BAND = "#cfe3ec"
 
 
 def draw_missing(axes: Any, names: Sequence[str], shares: Sequence[float]) -> None:

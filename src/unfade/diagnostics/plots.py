@@ -57,7 +57,7 @@ def pattern(data: Any, ax: Any = None, most: int = 25) -> Any:
     ax = _axes(ax, (1.2 + 0.45 * len(names), 0.9 + 0.28 * len(counts)))
     _cells(ax, patterns)
     ax.set_yticks(range(len(counts)), [str(count) for count in counts])
-    ax.set_xticks(range(len(names)), [_label(name) for name in names], rotation=60, ha="left")
+    ax.set_xticks(range(len(names)), [label(name) for name in names], rotation=60, ha="left")
     ax.xaxis.tick_top()
     for row, seen in enumerate(patterns):
         ax.text(len(names) - 0.35, row, str(int((~seen).sum())), va="center", fontsize="small")
@@ -87,7 +87,7 @@ def matrix(data: Any, ax: Any = None, most: int = 1000) -> Any:
     _cells(ax, ~missing[rows], lines=False)
     shown = np.linspace(0, len(rows) - 1, min(6, len(rows))).astype(int)
     ax.set_yticks(shown, [str(rows[i]) for i in shown])
-    ax.set_xticks(range(len(names)), [_label(name) for name in names], rotation=60, ha="left")
+    ax.set_xticks(range(len(names)), [label(name) for name in names], rotation=60, ha="left")
     ax.xaxis.tick_top()
     ax.set_ylabel("row")
     return ax
@@ -123,7 +123,7 @@ def upset(data: Any, axes: Any = None, most: int = 15) -> Any:
     top.set_ylabel("rows")
     for place, size in enumerate(sizes):
         top.text(place, size, str(int(size)), ha="center", va="bottom", fontsize="small")
-    below.set_yticks(range(len(used)), [_label(names[i]) for i in used])
+    below.set_yticks(range(len(used)), [label(names[i]) for i in used])
     below.set_ylim(-0.5, len(used) - 0.5)
     below.set_xticks([])
     for place, chosen in enumerate(sets[:, used]):
@@ -159,7 +159,7 @@ def strip(draws: Draws, column: Any, ax: Any = None, most: int = 10) -> Any:
     ax.set_xticks(range(1 + min(most, len(drawn))), ["observed  ", *(str(i + 1) for i in range(min(most, len(drawn))))])
     ax.get_xticklabels()[0].set_horizontalalignment("right")
     ax.set_xlabel("draw")
-    ax.set_ylabel(_label(name))
+    ax.set_ylabel(label(name))
     return _bare(ax)
 
 
@@ -183,10 +183,10 @@ def density(draws: Draws, column: Any, ax: Any = None, most: int = 10) -> Any:
     for number, values in enumerate([*drawn[:most], seen]):
         last = number == min(most, len(drawn))
         grid, height = _smoothed(values[~np.isnan(values)], np.concatenate([seen, drawn.ravel()]))
-        label = "observed" if last else "drawn" if number == 0 else None
-        ax.plot(grid, height, color=SEEN if last else DRAWN, lw=2 if last else 0.8, alpha=1 if last else 0.7, label=label)
+        what = "observed" if last else "drawn" if number == 0 else None
+        ax.plot(grid, height, color=SEEN if last else DRAWN, lw=2 if last else 0.8, alpha=1 if last else 0.7, label=what)
     ax.legend(frameon=False, fontsize="small")
-    ax.set_xlabel(_label(name))
+    ax.set_xlabel(label(name))
     ax.set_yticks([])
     return _bare(ax)
 
@@ -311,9 +311,20 @@ def _bare(ax: Any) -> Any:
     return ax
 
 
-def _label(name: Any) -> str:
-    """Shorten a name, and escape formulas."""
-    return str(name)[:24].replace("$", r"\$")
+def label(name: Any, most: int = 24) -> str:
+    """Shorten a name for a picture, and escape formulas.
+
+    Parameters
+    ----------
+    name : object
+    most : int
+        Characters.
+
+    Returns
+    -------
+    str
+    """
+    return str(name)[:most].replace("$", r"\$")
 
 
 def _model(fitted: Fitted) -> FittedModel:

@@ -15,8 +15,8 @@ from unfade.data.dataset import Dataset
 from unfade.diagnostics.checks import Diagnosis, Verdict, diagnose, large_images
 from unfade.diagnostics.images import draw_gallery, shape_of
 from unfade.diagnostics.markup import escaped, figure, folded, section, short, table
-from unfade.diagnostics.panels import SEEN, draw_coverage, draw_missing, draw_pair, draw_values
-from unfade.diagnostics.plots import pattern
+from unfade.diagnostics.panels import draw_coverage, draw_missing, draw_pair, draw_values
+from unfade.diagnostics.plots import SEEN, pattern
 from unfade.diagnostics.predictions import outliers
 from unfade.diagnostics.series import series_picture
 from unfade.inference.draws import Draws

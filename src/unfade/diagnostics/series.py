@@ -7,9 +7,10 @@ import numpy as np
 
 from unfade.data.dataset import Dataset
 from unfade.data.timeline import DAY
+from unfade.diagnostics.plots import DRAWN, SEEN
 
 STEPS, COLUMNS = 240, 4  # of a stretch, and columns that are drawn
-_SEEN, _DRAWN, _GAP = "#0072B2", "#E69F00", "#eeeeee"
+_GAP = "#eeeeee"
 
 
 def stretch(data: Dataset, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
@@ -71,11 +72,11 @@ def draw_series(figure: Any, data: Dataset, draws: np.ndarray, rows: np.ndarray,
         low, high = np.quantile(x, [0.05, 0.95], axis=0)
         for start, end in _gaps(np.isnan(given)):
             panel.axvspan(moments[max(0, start - 1)], moments[min(end, len(moments) - 1)], color=_GAP, lw=0)
-        panel.fill_between(moments, low, high, color=_DRAWN, alpha=0.35, lw=0, label="90 % of draws")
+        panel.fill_between(moments, low, high, color=DRAWN, alpha=0.35, lw=0, label="90 % of draws")
         for number, draw in enumerate(x[:3]):
-            panel.plot(moments, draw, color=_DRAWN, lw=0.6, label="three draws" if not number else None)
+            panel.plot(moments, draw, color=DRAWN, lw=0.6, label="three draws" if not number else None)
         panel.plot(moments, x.mean(0), color="black", lw=0.9, label="mean")
-        panel.plot(moments, given, ".", color=_SEEN, ms=3.5, label="observed")
+        panel.plot(moments, given, ".", color=SEEN, ms=3.5, label="observed")
         panel.set_ylabel(str(data.columns[column].name) if data.columns else f"column {column}")
         panel.margins(x=0.01)
     panels[0].legend(loc="upper right", ncols=4, fontsize="small", framealpha=0.9)
