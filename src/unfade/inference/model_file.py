@@ -161,7 +161,8 @@ def _clock(value: dict[str, Any] | None) -> Clock | None:
     if value is None:
         return None
     periods = tuple((float(period), int(harmonics)) for period, harmonics in value["periods"])
-    return Clock(value["time"], tuple(value["panel"]), value["step"], periods)
+    column = value.get("column") and _column_from_json(value["column"])
+    return Clock(value["time"], tuple(value["panel"]), value["step"], periods, value.get("months", 0), column)
 
 
 def _encoder(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FeatureEncoder:

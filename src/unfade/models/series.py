@@ -25,12 +25,13 @@ _EMPTY = 2**40  # apart from the keys of rows
 
 @dataclass(frozen=True)
 class Series:
-    """Series of about one length on the grid: rows or -1, (series, steps); values, cells seen and season; keys of steps."""
+    """Series of about one length on the grid: rows or -1, (series, steps); values, cells seen and season; times, keys."""
 
     rows: Tensor
     values: Tensor
     seen: Tensor
     season: Tensor
+    times: Tensor
     keys: Tensor
 
 
@@ -55,8 +56,8 @@ def _laid(obs: Observations, grid: Grid, which: Tensor, longest: int, timeline: 
     seen = obs.observed[safe] & there
     last = torch.where(rows >= 0, steps, 0).cummax(1).values  # of each step, the last that has a row
     key = keys[rows.gather(1, last)] + (steps - last) * _EMPTY
-    times = grid.times[grid.starts[which]][:, None] + steps * timeline.clock.step
-    return Series(rows, obs.values[safe].double() * seen, seen, timeline.clock.season(times), key)
+    times = grid.times[place]
+    return Series(rows, obs.values[safe].double() * seen, seen, timeline.clock.season(times), times, key)
 
 
 @torch.no_grad()
@@ -108,9 +109,15 @@ def series_blocks(
             if varies:
                 x = mean + spread * _heavy(series, cells, seed, first, count) * (x - mean)
             if widths is not None:
-                x = torch.where(series.seen, x, mean + widths.double() * (x - mean))
+                x = torch.where(series.seen, x, mean + _factors(members[0], series, widths) * (x - mean))
             parts.append(x[:, there].to(obs.values.dtype))
         yield series.rows[there], torch.cat(parts)
+
+
+def _factors(model: StateSpace, series: Series, widths: Tensor) -> Tensor:
+    """Give the calibration scale of each cell, (series, steps, columns): at times outside of the fit the greater one."""
+    outside = (series.times < model.span[0]) | (series.times > model.span[1])
+    return torch.where(outside[..., None], torch.maximum(widths.double(), model.later), widths.double())
 
 
 def _heavy(series: Series, cells: Tensor, seed: int, first: int, count: int) -> Tensor:
