@@ -23,7 +23,7 @@ def network(method: str, steps: int, columns: int, seed: int) -> Any:
     from pypots.utils.random import set_random_seed
 
     set_random_seed(seed)
-    how: dict[str, Any] = {"batch_size": 32, "epochs": EPOCHS[method], "patience": PATIENCE, "device": "cpu", "verbose": False}
+    how: dict[str, Any] = {"epochs": EPOCHS[method], "patience": PATIENCE, "device": "cpu", "verbose": False}
     if method == "SAITS":
         return SAITS(steps, columns, n_layers=2, d_model=256, n_heads=4, d_k=64, d_v=64, d_ffn=128, dropout=0.1, **how)
     sizes = {"n_channels": 64, "d_time_embedding": 128, "d_feature_embedding": 16, "d_diffusion_embedding": 128}

@@ -1,5 +1,7 @@
 """Tables of series in, the same tables out: order, keys, joins, new rows, noise, the model file."""
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,11 +10,13 @@ import torch
 from unfade import Recoverer
 from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations
-from unfade.errors import InvalidData
+from unfade.errors import DataNotice, InvalidData
 from unfade.methods.series import hold_out_blocks
 from unfade.models import series as series_module
 from unfade.models.series import in_windows
 from unfade.models.state_space import StateSpace
+from unfade.training.checkpoints import Checkpoint
+from unfade.training.loop import Ended
 
 
 def sensors(count=400, seed=0, noise=0.0):
@@ -132,6 +136,49 @@ def test_held_out_cells_lie_in_blocks_as_gaps_do():
     assert np.median(runs) == 20
 
 
+def test_ctrl_c_keeps_the_best_model_so_far():
+    table, _ = sensors(count=200)
+
+    def stop_at(step):
+        def on_step(progress):
+            assert 0 < progress.step <= progress.steps
+            if progress.step == step:
+                raise KeyboardInterrupt
+
+        return on_step
+
+    for step, fits in ((1, 1), (45, 2), (75, 3)):  # in the first trial, the second, the last fit
+        rec = Recoverer(time="when", random_state=0, verbose=0)
+        with pytest.warns(DataNotice, match="interrupted"):
+            rec.fit(table, on_step=stop_at(step))
+        assert rec.interrupted_
+        assert len(rec.model_.histories) == fits
+        assert not rec.transform(table).isna().any().any()
+
+
+def test_a_fit_ends_within_its_time():
+    table, _ = sensors(count=4000)
+    started = time.monotonic()
+    rec = Recoverer(time="when", max_seconds=1.5, random_state=0, verbose=0).fit(table)
+    assert time.monotonic() - started < 3
+    assert any(history.ended is Ended.OUT_OF_TIME for history in rec.model_.histories)
+
+
+def test_draws_of_rows_that_vary_more_than_those_of_the_fit_are_wider():
+    """Single steps are too few to say so in short series: all series that are given do, together."""
+    tables = []
+    for number in range(40):
+        new, _ = sensors(count=12, seed=number)
+        near = new.assign(number=number, a=new["a"].where(np.arange(12) % 4 > 0))
+        tables.append((near, near.assign(a=20 + 3 * (near["a"] - 20), b=50 + 3 * (near["b"] - 50))))
+    panel = Recoverer(time="when", panel="number", random_state=0, verbose=0)
+    near, far = (pd.concat(each, ignore_index=True) for each in zip(*tables, strict=True))
+    panel.fit(near)
+    gone = near["a"].isna().to_numpy()
+    sd = [panel.sample(each, 50).values[..., 1].astype(float).std(0)[gone].mean() for each in (near, far)]
+    assert sd[1] > 2 * sd[0]
+
+
 def test_options_that_do_not_go_with_time_are_refused():
     table, _ = sensors(count=60)
     with pytest.raises(InvalidData, match="panel needs time"):
@@ -148,12 +195,20 @@ def test_options_that_do_not_go_with_time_are_refused():
         ({"noise": "learn-by-value"}, "one noise level per column"),
         ({"detection_limits": {"level": ("<", 0.5)}}, "does not take detection limits"),
         ({"max_steps": 5}, "max_steps has no effect"),
+        ({"n_members": 3}, "n_members has no effect"),
+        ({"n_candidates": 50}, "n_candidates has no effect"),
     ],
 )
 def test_what_has_no_meaning_along_time_is_refused(options, message):
     table = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=40, freq="h"), "level": np.arange(40.0)})
     with pytest.raises(InvalidData, match=message):
         Recoverer(time="when", verbose=0, **options).fit(table)
+
+
+def test_checkpoints_of_series_are_refused(tmp_path):
+    table, _ = sensors(count=60)
+    with pytest.raises(InvalidData, match="no checkpoints"):
+        Recoverer(time="when", verbose=0).fit(table, checkpoint=Checkpoint(tmp_path))
 
 
 def test_censored_cells_along_time_are_refused():

@@ -40,9 +40,9 @@ class TextFormat:
     """How the cells of a column of text are written.
 
     kind: "number", "date" or "time"; prefix, suffix: what stands around a number; thousands: the mark between groups of
-    three digits; decimal: the decimal mark; decimals: digits after it, or of seconds; pattern: of dates and times, as `strptime` takes
-    it; padded: whether days, months and hours below ten have a leading zero. The code of a date is microseconds since
-    1970, of a time microseconds since midnight.
+    three digits; decimal: the decimal mark; decimals: digits after it, or of seconds; pattern: of dates and times, as
+    `strptime` takes it; padded: whether days, months and hours below ten have a leading zero. The code of a date is
+    microseconds since 1970, of a time microseconds since midnight.
 
     >>> money = find_format(["$1,250.00", "$80.50"])
     >>> money.parse("$1,250.00"), money.write(1300.457)

@@ -164,12 +164,10 @@ def _refuse_repeated(cells: Any, times: np.ndarray, series: np.ndarray, time: st
     twice = (np.diff(times[order]) == 0) & (np.diff(series[order]) == 0)
     if twice.any():
         row = int(order[1:][twice][0])
+        more = f"more columns than {', '.join(panel)}" if panel else "the columns"
         raise InvalidData(
-            f"Column {time!r} gives one time to several rows of a series, such as {cells[row]}. Name the columns that "
-            "identify series: panel=('patient',) (--panel patient), or drop repeated rows."
-            if not panel
-            else f"Column {time!r} gives one time to several rows of a series, such as {cells[row]}. Drop repeated rows, or "
-            f"name more columns than {', '.join(panel)} that identify series."
+            f"Column {time!r} gives one time to several rows of a series, such as {cells[row]}. Name {more} that identify "
+            "series: panel=('patient',) (--panel patient), or drop repeated rows."
         )
 
 

@@ -105,7 +105,7 @@ def _train(
     with one_thread(entries), progress_bar(parameters.verbose > 0 and on_step is None) as bar:
         task = replace(task, on_step=on_step or bar)
         if data.timeline is not None:
-            result = fit_series(task, data.timeline, plan.encoder.fine if parameters.calibrate else None)
+            result = fit_series(task, data.timeline)
         else:
             (result,) = fit_ensembles(plan.method, [task], plan.settings, plan.n_members)
     if parameters.verbose > 1:

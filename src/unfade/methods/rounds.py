@@ -27,10 +27,10 @@ class Rounds:
 
     def run(self, fit: Iterable[M]) -> M | None:
         """Run a fit that gives its model after each round; None where Ctrl-C ended it in the first, a later fit alone."""
-        self._began, self.ended, done, model = time.monotonic(), Ended.NOT_TRAINED, 0, None
+        self._began, self.ended, model = time.monotonic(), Ended.NOT_TRAINED, None
         try:
-            for model in fit:
-                done += 1
+            for done, reached in enumerate(fit, 1):
+                model = reached
                 if self._report(done):
                     self.ended, self.stopped = Ended.STOPPED, True
                     break
@@ -41,9 +41,12 @@ class Rounds:
         self._over += 1
         return model
 
-    def skip(self) -> None:
-        """Leave out a fit."""
-        self._over += 1
+    def hurry(self) -> bool:
+        """Decide whether to go to the last fit at once: the user stopped, or time is short for another one before it."""
+        now, deadline = time.monotonic(), self._task.deadline
+        if deadline is not None and self._over and deadline - now < 2 * (now - self._started) / self._over:
+            self._over = self._fits - 1
+        return self.stopped or self._over >= self._fits - 1
 
     def left(self, done: int) -> int:
         """Decide how many rounds to do yet in this fit, by its share of the time that is left."""

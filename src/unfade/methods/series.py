@@ -3,9 +3,8 @@
 import copy
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from unfade.models.latent_variable import Ensemble
 from unfade.models.series import series_blocks
 from unfade.models.state_space import StateSpace
 from unfade.models.state_space_fitting import rounds_of
-from unfade.training.early_stopping import Split, widths
+from unfade.training.early_stopping import Split
 from unfade.training.loop import Ended, History
 
 LAGS = (1, 2)
@@ -27,7 +26,6 @@ WINDOW, MOST_STEPS = 96, 40_000  # steps of a window of training, and of all win
 ROUNDS, ROUNDS_WITH_NOISE = 30, 120
 _HELD, _HELD_CELLS, _SCORED_ROWS = 0.1, 1000, 8192
 _DRAWS = 32  # of held-out cells
-_EARLY, _LEAST_LATE = 0.7, 200  # share of the time that predicts the rest, and held-out cells of that at least
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class _Trial:
     crps: float
 
 
-def fit_series(task: Task, timeline: Timeline, fine: Tensor | None = None) -> FitResult[Ensemble]:
+def fit_series(task: Task, timeline: Timeline) -> FitResult[Ensemble]:
     """Fit state-space models of each number of lags; the one that predicts held-out cells best is fitted to all data.
 
     Ctrl-C and callbacks end the fit with the best model so far.
@@ -50,8 +48,6 @@ def fit_series(task: Task, timeline: Timeline, fine: Tensor | None = None) -> Fi
     task : Task
     timeline : Timeline
         Of the task's rows.
-    fine : bool Tensor, (features,), or None
-        Features whose draws at times after those of the fit are scaled; None: no scale is found.
 
     Returns
     -------
@@ -60,14 +56,12 @@ def fit_series(task: Task, timeline: Timeline, fine: Tensor | None = None) -> Fi
     obs, histories, trials = task.obs.to("cpu"), list[History](), list[_Trial]()
     split = hold_out_blocks(obs, timeline, task.seed, task.corruption)
     choices = () if split is None else LAGS[:1] if task.corruption.learned else LAGS  # a second lag looks much like noise
-    late = None if split is None or fine is None else _late(split, timeline)
-    rounds = Rounds(task, len(choices) + (late is not None) + 1, _rounds(task.corruption))
+    rounds = Rounds(task, len(choices) + 1, _rounds(task.corruption))
     for lags in choices:
-        assert split is not None
-        trials += [] if rounds.stopped else _trial(task, split, timeline, lags, rounds, histories)
+        if split is not None and not rounds.hurry():
+            trials += _trial(task, split, timeline, lags, rounds, histories)
     best = min(trials, key=lambda trial: trial.crps, default=None)
     lags = LAGS[-1] if best is None else best.lags
-    after = [] if late is None or rounds.stopped else _trial(task, late, timeline, lags, rounds, histories, _EARLY)
     started = time.monotonic()
     member = None if rounds.stopped else rounds.run(_fits(obs, timeline, task.corruption, task.seed, lags, rounds))
     if member is None:
@@ -75,9 +69,6 @@ def fit_series(task: Task, timeline: Timeline, fine: Tensor | None = None) -> Fi
         member = best.model
     else:
         histories.append(_history(started, f"state space, {lags} lags, on all cells", rounds.ended))
-    if after and late is not None and fine is not None:
-        member.later.copy_(widths(late, after[0].predicted, after[0].model.corruption, fine))
-    member.span.copy_(torch.tensor([timeline.times.min(), timeline.times.max()]))
     posterior = Ensemble([member.requires_grad_(False).eval()])
     return FitResult(posterior, tuple(histories), split, None if best is None else best.predicted)
 
@@ -86,28 +77,18 @@ def _rounds(corruption: Corruption) -> int:
     return ROUNDS_WITH_NOISE if corruption.learned else ROUNDS
 
 
-def _late(split: Split, timeline: Timeline) -> Split | None:
-    """Select the held-out cells of the last part of the time; None where these are few."""
-    rows = torch.from_numpy(timeline.times[split.rows.numpy()] > np.quantile(timeline.times, _EARLY))
-    if int(split.held.observed[rows].sum()) < _LEAST_LATE:
-        return None
-    return replace(split, rows=split.rows[rows], given=split.given[rows], held=split.held[rows])
-
-
 def _trial(
-    task: Task, split: Split, timeline: Timeline, lags: int, rounds: Rounds, histories: list[History], until: float = 1.0
+    task: Task, split: Split, timeline: Timeline, lags: int, rounds: Rounds, histories: list[History]
 ) -> list[_Trial]:
-    """Fit to what is seen in the first part of the time, and predict the held-out cells; none if not a round was done."""
+    """Fit to what is seen and predict the held-out cells; nothing if not a round was done."""
     started, corruption = time.monotonic(), copy.deepcopy(task.corruption)
-    early = np.flatnonzero(timeline.times <= np.quantile(timeline.times, until))
-    seen, times = split.seen[torch.from_numpy(early)], timeline.rows(early)
-    model = rounds.run(_fits(seen, times, corruption, task.seed, lags, rounds))
+    model = rounds.run(_fits(split.seen, timeline, corruption, task.seed, lags, rounds))
     if model is None:
         return []
     predicted = _predicted(Ensemble([model]), split, timeline, task.seed)
     score = split.crps(predicted, corruption)
-    what = "held-out cells" if until == 1.0 else f"held-out cells after the first {until:.0%} of the time"
-    histories.append(_history(started, f"state space, {lags} lags: CRPS of {what} {score:.4f}", rounds.ended))
+    note = f"state space, {lags} lags: CRPS of held-out cells {score:.4f}"
+    histories.append(_history(started, note, rounds.ended))
     return [_Trial(lags, model, predicted, score)]
 
 
@@ -130,7 +111,7 @@ def series_seconds(task: Task, timeline: Timeline) -> float:
     started = time.monotonic()
     rounds = Rounds(task, 1, 2)
     rounds.run(_fits(task.obs, timeline, copy.deepcopy(task.corruption), task.seed, LAGS[-1], rounds))
-    fits = (1 if task.corruption.learned else len(LAGS)) + 1 + _EARLY
+    fits = (1 if task.corruption.learned else len(LAGS)) + 1
     return (time.monotonic() - started) / 2 * fits * _rounds(task.corruption)
 
 

@@ -4,7 +4,7 @@ A long series goes through in windows that overlap, so memory is bounded and tim
 data runs through the whole series, so draws join without a seam.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,18 +20,18 @@ from unfade.rng import KeyedNormals
 CORE, MARGIN = 256, 96  # steps of a window that are kept, and at each side those that only inform them
 _TOGETHER, _DRAWS, _WINDOWS = 2**15, 16, 64  # steps, draws and windows at once
 NEAR, PRIOR, FAR = 24, 6.0, 6.0  # steps at each side, prior cells and largest innovation of the volatility
+_PRIOR_OF_ALL = 100.0  # prior cells of the average over all series
 _EMPTY = 2**40  # apart from the keys of rows
 
 
 @dataclass(frozen=True)
 class Series:
-    """Series of about one length on the grid: rows or -1, (series, steps); values, cells seen and season; times, keys."""
+    """Series of about one length on the grid: rows or -1, (series, steps); values, cells seen and season; keys of steps."""
 
     rows: Tensor
     values: Tensor
     seen: Tensor
     season: Tensor
-    times: Tensor
     keys: Tensor
 
 
@@ -56,8 +56,7 @@ def _laid(obs: Observations, grid: Grid, which: Tensor, longest: int, timeline: 
     seen = obs.observed[safe] & there
     last = torch.where(rows >= 0, steps, 0).cummax(1).values  # of each step, the last that has a row
     key = keys[rows.gather(1, last)] + (steps - last) * _EMPTY
-    times = grid.times[place]
-    return Series(rows, obs.values[safe].double() * seen, seen, timeline.clock.season(times), times, key)
+    return Series(rows, obs.values[safe].double() * seen, seen, timeline.clock.season(grid.times[place]), key)
 
 
 @torch.no_grad()
@@ -92,6 +91,8 @@ def series_blocks(
         return
     members = [cast(StateSpace, member) for member in posterior.members]
     turns = posterior.turns or tuple(range(len(members)))
+    varies = draws > 0 and bool(members[0].corruption.exact.all())
+    average = average_volatility(members[0], series_of(obs, timeline, keys)) if varies else torch.ones(0)
     for series in series_of(obs, timeline, keys):
         means = [_mean(member, series) for member in members]
         mean = torch.stack([means[turn] for turn in turns]).mean(0)
@@ -99,9 +100,9 @@ def series_blocks(
         if not draws:
             yield series.rows[there], mean[there].to(obs.values.dtype)
             continue
-        parts, varies = [], bool(members[0].corruption.exact.all())
+        parts = []
         if varies:
-            variance, cells = volatility(members[0], series)
+            variance, cells = volatility(members[0], series, average)
             spread = torch.where(series.seen, 1.0, variance.sqrt())
         for first in range(0, draws, _DRAWS):
             count = min(_DRAWS, draws - first)
@@ -109,15 +110,9 @@ def series_blocks(
             if varies:
                 x = mean + spread * _heavy(series, cells, seed, first, count) * (x - mean)
             if widths is not None:
-                x = torch.where(series.seen, x, mean + _factors(members[0], series, widths) * (x - mean))
+                x = torch.where(series.seen, x, mean + widths.double() * (x - mean))
             parts.append(x[:, there].to(obs.values.dtype))
         yield series.rows[there], torch.cat(parts)
-
-
-def _factors(model: StateSpace, series: Series, widths: Tensor) -> Tensor:
-    """Give the calibration scale of each cell, (series, steps, columns): at times outside of the fit the greater one."""
-    outside = (series.times < model.span[0]) | (series.times > model.span[1])
-    return torch.where(outside[..., None], torch.maximum(widths.double(), model.later), widths.double())
 
 
 def _heavy(series: Series, cells: Tensor, seed: int, first: int, count: int) -> Tensor:
@@ -133,26 +128,37 @@ def _mean(model: StateSpace, series: Series) -> Tensor:
     return season + in_windows(model.smoothed, model, ((series.values - season) * series.seen)[None], series.seen)[0]
 
 
-def volatility(model: StateSpace, series: Series) -> tuple[Tensor, Tensor]:
+def average_volatility(model: StateSpace, all_series: Iterable[Series]) -> Tensor:
+    """Average the squares of standardised innovations of each column over all series, (columns,); 1 if the model holds."""
+    total = torch.full((2, model.columns), _PRIOR_OF_ALL, dtype=torch.float64)
+    for series in all_series:
+        total += torch.stack([_squares(model, series).sum((0, 1)), series.seen.sum((0, 1))])
+    return total[0] / total[1]
+
+
+def volatility(model: StateSpace, series: Series, average: Tensor) -> tuple[Tensor, Tensor]:
     """Estimate by how much a series varies more than the model expects, near each step.
 
-    Squares of standardised innovations are averaged over NEAR steps at each side, beside PRIOR cells of the expected size.
+    Squares of standardised innovations are averaged over NEAR steps at each side, beside PRIOR cells of the average size.
 
     Returns
     -------
     variance, cells : Tensor, (series, steps, columns)
         Variance relative to the expected one, and the cells that it rests on.
     """
-    season = series.season @ model.season
-    z = ((series.values - season) * series.seen)[None]
-    squares = in_windows(model.innovations, model, z, series.seen)[0].square().clamp(max=FAR**2)
 
     def near(x: Tensor) -> Tensor:
         total = torch.nn.functional.pad(x, (0, 0, NEAR + 1, NEAR)).cumsum(1)
         return total[:, 2 * NEAR + 1 :] - total[:, : -2 * NEAR - 1]
 
     cells = PRIOR + near(series.seen.double())
-    return (PRIOR + near(squares)) / cells, cells
+    return (PRIOR * average + near(_squares(model, series))) / cells, cells
+
+
+def _squares(model: StateSpace, series: Series) -> Tensor:
+    """Square the standardised innovations, (series, steps, columns); 0 where nothing is seen."""
+    z = ((series.values - series.season @ model.season) * series.seen)[None]
+    return in_windows(model.innovations, model, z, series.seen)[0].square().clamp(max=FAR**2)
 
 
 def _drawn(members: list[StateSpace], turns: tuple[int, ...], series: Series, seed: int, first: int, count: int) -> Tensor:

@@ -33,8 +33,7 @@ class Gains:
 class StateSpace(nn.Module):
     """q(x|y) of a vector autoregression; parameters are buffers in double precision.
 
-    lags: (p, columns, columns); root: of Q, lower triangular; season: coefficients B, (regressors, columns). span: first and
-    last time of the fit; later: factor by which draws at other times are scaled about their mean, (columns,).
+    lags: (p, columns, columns); root: of Q, lower triangular; season: coefficients B, (regressors, columns).
     """
 
     unknowns = None
@@ -44,8 +43,6 @@ class StateSpace(nn.Module):
     lags: Tensor
     root: Tensor
     season: Tensor
-    span: Tensor
-    later: Tensor
 
     def __init__(self, corruption: Corruption, lags: Tensor, root: Tensor, season: Tensor):
         super().__init__()
@@ -53,8 +50,6 @@ class StateSpace(nn.Module):
         self.register_buffer("lags", lags.double())
         self.register_buffer("root", root.double())
         self.register_buffer("season", season.double())
-        self.register_buffer("span", torch.tensor([-torch.inf, torch.inf], dtype=torch.float64))
-        self.register_buffer("later", torch.ones(len(self.root), dtype=torch.float64))
 
     @property
     def columns(self) -> int:
