@@ -87,15 +87,29 @@ class Grid:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Times of rows as numbers and which series each belongs to, (rows,), with the clock."""
+    """Times of rows as numbers and which series each belongs to, (rows,), with the clock.
+
+    origins: keys of the first row of the series of each row, (rows,), where that is not among the rows.
+    """
 
     times: np.ndarray
     series: np.ndarray
     clock: Clock
+    origins: np.ndarray | None = None
 
     def rows(self, which: np.ndarray) -> "Timeline":
         """Select rows by their numbers."""
         return Timeline(self.times[which], self.series[which], self.clock)
+
+    def origin_keys(self, keys: Tensor) -> Tensor:
+        """Give the key of the first row of the series of each row, (rows,)."""
+        if self.origins is not None:
+            return torch.from_numpy(self.origins)
+        order = np.lexsort((self.times, self.series))
+        _, first, number = np.unique(self.series[order], return_index=True, return_inverse=True)
+        origins = np.empty(len(order), np.int64)
+        origins[order] = order[first[number]]
+        return keys[torch.from_numpy(origins)]
 
     @cached_property
     def grid(self) -> Grid:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from unfade.data.observations import Observations
-from unfade.data.timeline import Grid, Timeline
+from unfade.data.timeline import Timeline
 from unfade.models.latent_variable import Ensemble
 from unfade.models.state_space import Gains, StateSpace
 from unfade.rng import KeyedNormals
@@ -26,28 +26,32 @@ _EMPTY = 2**40  # apart from the keys of rows
 
 @dataclass(frozen=True)
 class Series:
-    """Series of about one length on the grid: rows or -1, (series, steps); values, cells seen and season; keys of steps."""
+    """Series of about one length on the grid.
+
+    rows: their numbers or -1, (series, steps); values, cells seen and season; keys of steps, and of first rows, (series,).
+    """
 
     rows: Tensor
     values: Tensor
     seen: Tensor
     season: Tensor
     keys: Tensor
+    origins: Tensor
 
 
 def series_of(obs: Observations, timeline: Timeline, keys: Tensor) -> Iterator[Series]:
     """Lay rows on the grid, some series at a time, the longest first."""
-    grid = timeline.grid
+    grid, origins = timeline.grid, timeline.origin_keys(keys)
     order, start = grid.lengths.argsort(descending=True, stable=True), 0
     while start < len(order):
         longest = int(grid.lengths[order[start]])
         count = max(1, _TOGETHER // longest)
-        yield _laid(obs, grid, order[start : start + count], longest, timeline, keys)
+        yield _laid(obs, timeline, order[start : start + count], longest, keys, origins)
         start += count
 
 
-def _laid(obs: Observations, grid: Grid, which: Tensor, longest: int, timeline: Timeline, keys: Tensor) -> Series:
-    steps = torch.arange(longest)
+def _laid(obs: Observations, timeline: Timeline, which: Tensor, longest: int, keys: Tensor, origins: Tensor) -> Series:
+    grid, steps = timeline.grid, torch.arange(longest)
     place = grid.starts[which][:, None] + steps
     inside = steps < grid.lengths[which][:, None]
     place = place.clamp(max=len(grid.rows) - 1)
@@ -56,7 +60,8 @@ def _laid(obs: Observations, grid: Grid, which: Tensor, longest: int, timeline: 
     seen = obs.observed[safe] & there
     last = torch.where(rows >= 0, steps, 0).cummax(1).values  # of each step, the last that has a row
     key = keys[rows.gather(1, last)] + (steps - last) * _EMPTY
-    return Series(rows, obs.values[safe].double() * seen, seen, timeline.clock.season(grid.times[place]), key)
+    season = timeline.clock.season(grid.times[place])
+    return Series(rows, obs.values[safe].double() * seen, seen, season, key, origins[rows[:, 0]])
 
 
 @torch.no_grad()
@@ -117,7 +122,7 @@ def series_blocks(
 
 def _heavy(series: Series, cells: Tensor, seed: int, first: int, count: int) -> Tensor:
     """Draw the uncertainty of the volatility: the root of n / chi-squared with n cells, so that draws are Student's t."""
-    normals = KeyedNormals(seed, series.keys[:, 0], first, 3)(count, len(series.rows), cells.shape[-1]).double()
+    normals = KeyedNormals(seed, series.origins, first, 3)(count, len(series.rows), cells.shape[-1]).double()
     share = 2 / (9 * cells)
     chi = (1 - share + share.sqrt() * normals[:, :, None]).clamp(min=0.1) ** 3  # Wilson and Hilferty
     return chi.rsqrt()
