@@ -167,6 +167,20 @@ def test_a_csv_file_keeps_its_own_text(folder, report, monkeypatch):
     assert re.fullmatch(r"\d\.0", new[2][3])
 
 
+def test_series_are_filled_along_time(folder, report):
+    hours = np.arange(300)
+    level, days = np.sin(hours / 4) + hours / 100, [f"2024-01-{1 + h // 24:02d} {h % 24:02d}:00" for h in hours]
+    rows = [
+        f"{day},{'' if 100 <= h < 110 else f'{x:.3f}'},{x**2:.3f}" for h, day, x in zip(hours, days, level, strict=True)
+    ]
+    loaded = load("a.csv", "\n".join(["when,level,other", *rows]).encode(), folder.path)
+    job = finished(Job(loaded, Settings(draws=3, time="when"), folder))
+    assert job.error is None
+    clean = np.array(read_table(job.result.clean)["level"].to_pylist())
+    assert np.abs(clean - level).max() < 0.6
+    assert "<svg" in job.result.series
+
+
 def test_a_row_and_its_draws(loaded, folder, report, monkeypatch):
     fast(monkeypatch)
     result = finished(Job(loaded, Settings(draws=4), folder)).result

@@ -20,6 +20,7 @@ from unfade.app.uploads import Folder, Loaded, one_line
 from unfade.data.containers import open_container
 from unfade.data.dataset import Dataset
 from unfade.diagnostics.checks import Diagnosis, diagnose
+from unfade.diagnostics.series_page import zoomable
 from unfade.errors import DataNotice, InvalidData, UnfadeError
 from unfade.estimator import Recoverer
 from unfade.inference.draws import Draws
@@ -58,7 +59,7 @@ class Cancelled(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that the user chose; missing and fill as in Recoverer; seconds: time limit for all parts, or None."""
+    """Settings that the user chose; missing, fill, time, panel as in Recoverer; seconds: time limit for all parts."""
 
     noise: float | str | None = None
     kinds: dict[str, str] = field(default_factory=dict)
@@ -67,6 +68,8 @@ class Settings:
     draws: int = 20
     seed: int = 0
     seconds: float | None = None
+    time: str | None = None
+    panel: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def lasting(seconds: float) -> str:
 class Result:
     """Results of a job; files are in the folder of the session. recoverer: None if there was nothing to recover.
 
-    mice: draws in the long format of R's mice, of tables.
+    mice: draws in the long format of R's mice, of tables; series: a stretch of a series as HTML.
     """
 
     recoverer: Recoverer | None
@@ -109,6 +112,7 @@ class Result:
     report: Path | None = None
     diagnosis: Diagnosis | None = None
     preview: Preview | None = None
+    series: str | None = None
 
 
 class Job:
@@ -211,6 +215,8 @@ class Worker(threading.Thread):
             kinds=settings.kinds or None,
             missing=settings.missing or None,
             fill=settings.fill,
+            time=settings.time,
+            panel=settings.panel or None,
             max_seconds=self._for_fit,
             random_state=settings.seed,
             verbose=0,
@@ -232,10 +238,13 @@ class Worker(threading.Thread):
         data = rec.model_.read(loaded.table)
         report = self._without_it("report", self._write_report, rec, data, draws, written.with_name("report.html"))
         found = self._without_it("diagnosis", diagnose, rec.model_, data)
+        series = settings.time and self._without_it("picture of a series", zoomable, data, draws.values)
         self._check()
         shown = preview(loaded, clean, draws, rec.columns_, settings.noise is not None)
         left, seconds = count_missing(clean), self.schedule.passed
-        return Result(rec, settings, written, loaded.missing, left, seconds, drawn, mice or None, report, found, shown)
+        return Result(
+            rec, settings, written, loaded.missing, left, seconds, drawn, mice or None, report, found, shown, series or None
+        )
 
     def on_step(self, progress: Progress) -> None:
         """Update the schedule by the progress of the fit; stop if the job was cancelled."""
@@ -258,11 +267,12 @@ class Worker(threading.Thread):
         """Give the rows in blocks, and update the schedule; results of a row do not depend on its block."""
         self.schedule.begin(words, speaks)
         began, rows = time.monotonic(), self.loaded.rows
-        for start in range(0, rows, AT_ONCE):
+        at_once = AT_ONCE if self.settings.time is None else rows  # a step depends on all others
+        for start in range(0, rows, at_once):
             self._check()
             if start:
                 self.schedule.expect((time.monotonic() - began) * (rows - start) / start)
-            yield Block(start, self.loaded.part(start, AT_ONCE))
+            yield Block(start, self.loaded.part(start, at_once))
 
     def _cleaned(self, rec: Recoverer) -> Any:
         """Compute `rec.transform` in blocks, so that it can be cancelled."""

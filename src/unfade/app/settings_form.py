@@ -21,7 +21,17 @@ FILLS = {
     "median": "the posterior median",
     "draw": "one draw: values vary as much as in the data",
 }
-DEFAULTS = {"noise": "none", "level": None, "draws": 20, "seed": 0, "seconds": None, "missing": "", "fill": "mean"}
+DEFAULTS: dict[str, Any] = {
+    "noise": "none",
+    "level": None,
+    "draws": 20,
+    "seed": 0,
+    "seconds": None,
+    "missing": "",
+    "fill": "mean",
+    "time": None,
+    "panel": [],
+}
 
 
 def settings_step(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings | None:
@@ -29,6 +39,9 @@ def settings_step(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings 
     st.header("2 · Settings", anchor=False)
     for name, default in DEFAULTS.items():
         recall(workspace, name, default)
+    there = {column.name for column in loaded.columns}
+    st.session_state["time"] = st.session_state["time"] if st.session_state["time"] in there else None
+    st.session_state["panel"] = [name for name in st.session_state["panel"] if name in there]
     st.markdown(summary())
     opened = st.session_state.setdefault(f"unfold {loaded.name}", any(column.problem for column in loaded.columns))
     with st.expander("Change settings", expanded=opened):  # a label or state that changes would fold it again
@@ -64,10 +77,29 @@ def ask(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings | None:
     with right:
         draws, seed, seconds = choose_numbers(busy)
         fill = more_settings(not isinstance(loaded.table, np.ndarray), busy)
+        time, panel = choose_times(loaded.columns, busy) if loaded.columns else (None, ())
     if choice == "number" and noise is None:
         st.info("Give the standard deviation of the noise.")
         return None
-    return Settings(noise, kinds, loaded.marks, fill, draws, seed, seconds)
+    return Settings(noise, kinds, loaded.marks, fill, draws, seed, seconds, time, panel)
+
+
+def choose_times(columns: tuple[ColumnFacts, ...], busy: bool) -> tuple[str | None, tuple[str, ...]]:
+    """Ask whether rows are steps of series: the column of their times, and the columns that identify series."""
+    names = [column.name for column in columns]
+    time = st.selectbox(
+        "Rows follow each other in time", [None, *names], key="time", disabled=busy,
+        format_func=lambda name: "No: their order means nothing" if name is None else f"Yes, by {name}",
+        help="Gaps are then filled along time.",
+    )  # fmt: skip
+    if time is None:
+        return None, ()
+    others = [name for name in names if name != time]
+    st.session_state["panel"] = [name for name in st.session_state["panel"] if name in others]
+    panel = st.multiselect(
+        "Columns that identify series", others, key="panel", placeholder="None: all rows are one series", disabled=busy
+    )
+    return time, tuple(panel)
 
 
 def choose_numbers(busy: bool) -> tuple[int, int, float | None]:
@@ -155,6 +187,7 @@ def in_words(settings: Settings) -> dict[str, str]:
         "filled with": FILLS[settings.fill].split(":")[0],
         "draws": str(settings.draws),
         "seed": str(settings.seed),
+        "along time": ", ".join((settings.time, *settings.panel)) if settings.time else "no",
         "time limit": "none" if settings.seconds is None else lasting(settings.seconds),
     }
 

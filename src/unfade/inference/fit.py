@@ -31,7 +31,7 @@ from unfade.models.architectures import FlowArchitecture, is_image, of_images
 from unfade.models.kinds import all_of
 from unfade.models.latent_variable import Ensemble
 from unfade.training.checkpoints import Checkpoint
-from unfade.training.early_stopping import Split, widths
+from unfade.training.early_stopping import Split, widths, without_ties
 from unfade.training.loop import FEW_STEPS, Ended, OnStep
 from unfade.training.progress import progress_bar
 from unfade.training.threads import one_thread
@@ -156,8 +156,19 @@ def _calibrated(model: FittedModel, result: FitResult[Ensemble | None], data: Da
     measured = encoder.measured(data.obs[split.rows.cpu()]).to(split.held.observed.device)
     split = replace(split, held=split.held.only(measured))
     if model.parameters.calibrate:
-        model = replace(model, calibration=widths(split, predicted, noise, encoder.fine))
+        model = replace(model, calibration=_scale(model, split, predicted, noise))
     return replace(model, held_out=_held_out(model, split, predicted, noise, data))
+
+
+def _scale(model: FittedModel, split: Split, clean: Tensor, noise: Corruption, rows: Tensor | None = None) -> Tensor:
+    """The calibration scale by some rows, (features,).
+
+    Held-out cells of series lie at times of the fit, and others will not: draws become narrower half-way only.
+    """
+    if model.clock is None or not bool(noise.exact.all()):
+        return widths(split, clean, noise, model.encoder.fine, rows)
+    found = widths(without_ties(split, clean, noise), clean, noise, model.encoder.fine, rows)
+    return torch.where(found < 1, found.sqrt(), found)
 
 
 def _held_out(model: FittedModel, split: Split, clean: Tensor, noise: Corruption, data: Dataset) -> HeldOut:
@@ -169,7 +180,7 @@ def _held_out(model: FittedModel, split: Split, clean: Tensor, noise: Corruption
     hidden = encoder.entries(split.held.observed.cpu()) & obs.observed[rows]
     given = obs[rows].only(~hidden)
     for half in () if model.calibration is None else (rows % 2 == 0, rows % 2 == 1):
-        factors, mean = widths(split, clean, noise, encoder.fine, ~half), clean[:, half].mean(0)
+        factors, mean = _scale(model, split, clean, noise, ~half), clean[:, half].mean(0)
         wider[:, half] = mean + factors * (clean[:, half] - mean)
 
     def cells(x: Tensor) -> np.ndarray:
