@@ -1,9 +1,9 @@
 """Boosted trees with lags on the settings of `time_series.py`: `python benchmarks/series_trees.py --data-dir FOLDER`.
 
 A regression per column (scikit-learn's histogram gradient boosting, absolute error) on all columns at the same step and up
-to three steps before and after, missing ones included, the column interpolated linearly and the hour. It learns from observed
-cells of the training part, hidden in the way of the setting. Its predictions are averaged with the mean of the state-space
-model, by the share (0, 0.25, 0.5, 0.75 or 1) that is best on the hidden cells of the validation part.
+to three steps before and after, missing ones included, the column interpolated linearly and the hour. It learns from
+observed cells of the training part, hidden in the way of the setting. Its predictions are averaged with the mean of the
+state-space model, by the share (0, 0.25, 0.5, 0.75 or 1) that is best on the hidden cells of the validation part.
 """
 
 from typing import Any

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -256,3 +257,14 @@ def test_censored_cells_along_time_are_refused():
     table = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=40, freq="h"), "level": ["<0.2", "0.5"] * 20})
     with pytest.raises(InvalidData, match="censored values"):
         Recoverer(time="when", verbose=0).fit(table.assign(level=["<0.2", *[f"{0.3 + i / 100}" for i in range(39)]]))
+
+
+def test_draws_outside_of_the_fit_are_narrowed_half_way(fitted):
+    rec, table, _ = fitted
+    narrow = replace(rec.model_, calibration=torch.full_like(rec.model_.calibration, 0.25))
+    plain = replace(rec.model_, calibration=torch.ones_like(rec.model_.calibration))
+    later = table.assign(when=table["when"] + pd.Timedelta(days=364))
+    gone = table["a"].isna().to_numpy()
+    for given, expected in ((table, 0.25), (later, 0.5)):
+        one, other = (model.sample(given, 8).values[..., 1].astype(float).std(0)[gone] for model in (narrow, plain))
+        assert np.median(one / other) == pytest.approx(expected, abs=1e-3)

@@ -48,6 +48,11 @@ class Block:
     inside: slice = field(default_factory=lambda: slice(None))
 
     @property
+    def wanted(self) -> range:
+        """Numbers of the rows that are wanted."""
+        return range(self.start, self.start + len(self.given))[self.inside]
+
+    @property
     def ids(self) -> Sequence[int]:
         """Numbers on which the draws of the rows depend."""
         return range(self.start, self.start + len(self.given)) if self.row_ids is None else self.row_ids

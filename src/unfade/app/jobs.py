@@ -210,17 +210,7 @@ class Worker(threading.Thread):
             raise InvalidData(
                 f"{settings.draws} draws of {loaded.cells:,} cells are too many here. Ask for at most {most}."
             )
-        rec = Recoverer(
-            noise=settings.noise,
-            kinds=settings.kinds or None,
-            missing=settings.missing or None,
-            fill=settings.fill,
-            time=settings.time,
-            panel=settings.panel or None,
-            max_seconds=self._for_fit,
-            random_state=settings.seed,
-            verbose=0,
-        )
+        rec = self._recoverer()
         data = read_to_recover(rec.parameters(), loaded.table)
         if loaded.rule is None and nothing_to_recover(rec.parameters(), data):
             return Result(None, settings, self._write_clean(loaded.table), 0, 0, self.schedule.passed)
@@ -244,6 +234,21 @@ class Worker(threading.Thread):
         left, seconds = count_missing(clean), self.schedule.passed
         return Result(
             rec, settings, written, loaded.missing, left, seconds, drawn, mice or None, report, found, shown, series or None
+        )
+
+    def _recoverer(self) -> Recoverer:
+        """Make the estimator that the settings ask for."""
+        settings = self.settings
+        return Recoverer(
+            noise=settings.noise,
+            kinds=settings.kinds or None,
+            missing=settings.missing or None,
+            fill=settings.fill,
+            time=settings.time,
+            panel=settings.panel or None,
+            max_seconds=self._for_fit,
+            random_state=settings.seed,
+            verbose=0,
         )
 
     def on_step(self, progress: Progress) -> None:

@@ -41,6 +41,8 @@ class Clock:
         Of a step, if steps are those of the calendar; 0: all steps are equally long.
     column : Column or None
         Kind and text format of the column of times; None: of a model file without it.
+    span : (float, float) or None
+        First and last time of the fit.
     """
 
     time: str
@@ -49,6 +51,12 @@ class Clock:
     periods: tuple[tuple[float, int], ...] = ()
     months: int = 0
     column: Column | None = None
+    span: tuple[float, float] | None = None
+
+    def outside(self, times: Tensor) -> Tensor:
+        """Find times before the first or after the last one of the fit."""
+        first, last = self.span or (-torch.inf, torch.inf)
+        return (times < first) | (times > last)
 
     def place(self, times: np.ndarray) -> np.ndarray:
         """Count steps since 1970, with fractions, (rows,)."""
@@ -213,10 +221,11 @@ def _clock(times: np.ndarray, series: np.ndarray, panel: tuple[str, ...], column
     dates = column.kind in TEMPORAL
     months = _months(times) if column.kind == "date" and apart.min() >= 28 * DAY else 0
     step = months * _MONTH or _step(apart, len(times))
-    span = float(times.max() - times.min())
+    ends = float(times.min()), float(times.max())
+    span = ends[1] - ends[0]
     seasons = ((DAY, 3, DAY / 4, 3 * DAY), (7 * DAY, 3, DAY, 28 * DAY), (365.25 * DAY, 2, 31 * DAY, 730 * DAY))
     found = [(period, k) for period, k, finest, least in seasons if dates and step <= finest and span >= least]
-    return Clock(column.name, panel, step, tuple(found), months, column)
+    return Clock(column.name, panel, step, tuple(found), months, column, ends)
 
 
 def _months(times: np.ndarray) -> int:

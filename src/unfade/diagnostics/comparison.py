@@ -114,7 +114,7 @@ PIXELS = {"the nearest pixel": nearest_pixel, "linear interpolation": linear_int
 
 
 def _interpolated(cells: HeldOut, timeline: Timeline, seasonal: bool) -> np.ndarray:
-    """Interpolate linearly along time what differs from the mean of the season, or from 0, in each series, (cells,)."""
+    """Fill cells by linear interpolation in time, around seasonal means or around 0, (cells,)."""
     guess, order = np.empty(len(cells)), np.lexsort((timeline.times, timeline.series))
     series = np.flatnonzero(np.diff(timeline.series[order])) + 1
     season = timeline.clock.season(torch.from_numpy(timeline.times)).numpy() * seasonal

@@ -134,7 +134,7 @@ def _frame(name: str, rows: int) -> str:
 
 
 def _column(data: Dataset, x: np.ndarray, rows: np.ndarray, column: int) -> dict[str, Any]:
-    """Gather the numbers of a column, in four digits; null where nothing is given."""
+    """Round the numbers of a column for the script; null if nothing is given."""
     low, high = np.quantile(x, [0.05, 0.95], axis=0)
     given = data.table()[rows, column]
     parts = {"given": given, "mean": x.mean(0), "low": low, "high": high}

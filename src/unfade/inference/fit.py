@@ -161,14 +161,9 @@ def _calibrated(model: FittedModel, result: FitResult[Ensemble | None], data: Da
 
 
 def _scale(model: FittedModel, split: Split, clean: Tensor, noise: Corruption, rows: Tensor | None = None) -> Tensor:
-    """The calibration scale by some rows, (features,).
-
-    Held-out cells of series lie at times of the fit, and others will not: draws become narrower half-way only.
-    """
-    if model.clock is None or not bool(noise.exact.all()):
-        return widths(split, clean, noise, model.encoder.fine, rows)
-    found = widths(without_ties(split, clean, noise), clean, noise, model.encoder.fine, rows)
-    return torch.where(found < 1, found.sqrt(), found)
+    """The calibration scale by some rows, (features,)."""
+    split = split if model.clock is None else without_ties(split, clean, noise)
+    return widths(split, clean, noise, model.encoder.fine, rows)
 
 
 def _held_out(model: FittedModel, split: Split, clean: Tensor, noise: Corruption, data: Dataset) -> HeldOut:

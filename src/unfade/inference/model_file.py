@@ -162,7 +162,8 @@ def _clock(value: dict[str, Any] | None) -> Clock | None:
         return None
     periods = tuple((float(period), int(harmonics)) for period, harmonics in value["periods"])
     column = value.get("column") and _column_from_json(value["column"])
-    return Clock(value["time"], tuple(value["panel"]), value["step"], periods, value.get("months", 0), column)
+    span = value.get("span") and (float(value["span"][0]), float(value["span"][1]))
+    return Clock(value["time"], tuple(value["panel"]), value["step"], periods, value.get("months", 0), column, span)
 
 
 def _encoder(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FeatureEncoder:

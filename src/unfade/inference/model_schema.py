@@ -240,7 +240,7 @@ _GAP = record({"column": whole(), "other": whole(), "sign": whole(-1, 1), "edge"
                "cells": whole()})  # fmt: skip
 _CLOCK = record(
     {"time": text(), "panel": many(text()), "step": _POSITIVE, "periods": many(many(number(1e-300), 2, 2), high=8)},
-    months=whole(0, 1200), column=maybe(_COLUMN),
+    months=whole(0, 1200), column=maybe(_COLUMN), span=maybe(many(number(), 2, 2)),
 )  # fmt: skip
 _NOISE = either(number(0), many(anything, 1))
 _META = record(

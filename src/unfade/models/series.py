@@ -28,7 +28,8 @@ _EMPTY = 2**40  # apart from the keys of rows
 class Series:
     """Series of about one length on the grid.
 
-    rows: their numbers or -1, (series, steps); values, cells seen and season; keys of steps, and of first rows, (series,).
+    rows: their numbers or -1, (series, steps); values, cells seen and season; keys of steps, and of first rows,
+    (series,); outside: steps at times before or after those of the fit, (series, steps).
     """
 
     rows: Tensor
@@ -37,6 +38,7 @@ class Series:
     season: Tensor
     keys: Tensor
     origins: Tensor
+    outside: Tensor
 
 
 def series_of(obs: Observations, timeline: Timeline, keys: Tensor) -> Iterator[Series]:
@@ -60,8 +62,8 @@ def _laid(obs: Observations, timeline: Timeline, which: Tensor, longest: int, ke
     seen = obs.observed[safe] & there
     last = torch.where(rows >= 0, steps, 0).cummax(1).values  # of each step, the last that has a row
     key = keys[rows.gather(1, last)] + (steps - last) * _EMPTY
-    season = timeline.clock.season(grid.times[place])
-    return Series(rows, obs.values[safe].double() * seen, seen, season, key, origins[rows[:, 0]])
+    season, outside = timeline.clock.season(grid.times[place]), timeline.clock.outside(grid.times[place])
+    return Series(rows, obs.values[safe].double() * seen, seen, season, key, origins[rows[:, 0]], outside)
 
 
 @torch.no_grad()
@@ -85,7 +87,7 @@ def series_blocks(
     draws, seed : int
     timeline : Timeline
     widths : Tensor, (features,), or None
-        Factors by which draws of unobserved cells are scaled about their mean.
+        Factors by which draws of unobserved cells are scaled about their mean, at times of the fit.
 
     Returns
     -------
@@ -115,9 +117,17 @@ def series_blocks(
             if varies:
                 x = mean + spread * _heavy(series, cells, seed, first, count) * (x - mean)
             if widths is not None:
-                x = torch.where(series.seen, x, mean + widths.double() * (x - mean))
+                x = torch.where(series.seen, x, mean + _factors(series, widths.double()) * (x - mean))
             parts.append(x[:, there].to(obs.values.dtype))
         yield series.rows[there], torch.cat(parts)
+
+
+def _factors(series: Series, widths: Tensor) -> Tensor:
+    """Give the calibration scale of each cell, (series, steps, columns).
+
+    Held-out cells lie at times of the fit: draws at other times become narrower half-way only.
+    """
+    return torch.where(series.outside[..., None] & (widths < 1), widths.sqrt(), widths)
 
 
 def _heavy(series: Series, cells: Tensor, seed: int, first: int, count: int) -> Tensor:

@@ -84,11 +84,10 @@ def recover_stream(
 
     def write(found: Recovered) -> None:
         """Write the parts of a block, and count its rows."""
-        parts, first = as_tables(found, opened.schema, "row"), range(len(found.block.given))[found.block.inside]
-        number = (found.block.start + first.start) // size
+        parts, rows = as_tables(found, opened.schema, "row"), found.block.wanted
         for name in what:
-            _write(parts[name], folder / name / f"part-{number:06d}.parquet")
-        add(len(first))
+            _write(parts[name], folder / name / f"part-{rows.start // size:06d}.parquet")
+        add(len(rows))
 
     with _partial_folder(target, plan, what, resume) as folder, counting(show, "writing parts") as add:
         done = _complete(folder, what) * size
