@@ -610,6 +610,33 @@ def test_the_page_fills_a_table(page, address, tmp_path):
     pictures(page, tmp_path, "row")
 
 
+def test_the_page_fills_series_and_zooms(page, address, tmp_path):
+    hours = np.arange(400)
+    level = np.sin(hours / 4) + hours / 100
+    days = [f"2024-01-{1 + h // 24:02d}T{h % 24:02d}:00:00Z" for h in hours]
+    cells = ["" if 100 <= h < 130 else f"{x:.3f}" for h, x in zip(hours, level, strict=True)]
+    rows = [f"{day},{cell},{x**2:.3f}" for day, cell, x in zip(days, cells, level, strict=True)]
+    give(page, address, "tank.csv", "\n".join(["when,level,other", *rows]).encode())
+    page.get_by_text("Missing cells per column").wait_for()
+    settings(page)
+    page.set_viewport_size({"width": 1280, "height": 1500})  # a list of options closes where the page moves
+    page.wait_for_timeout(1000)
+    page.locator("[data-testid=stSelectbox]", has_text="Rows follow each other in time").locator("input").click()
+    page.locator("[role=option]", has_text="Yes, by when").click()
+    page.get_by_text("Columns that identify series").wait_for()
+    page.get_by_role("button", name="Fill and clean").click()
+    page.get_by_role("button", name="Clean data").wait_for(timeout=300_000)
+    inside = page.frame_locator("iframe[title=Series]").frame_locator("iframe")
+    ends = inside.locator("svg").first.locator("text[text-anchor=end]").last
+    ends.wait_for()
+    whole = ends.inner_html()
+    pictures(page, tmp_path, "series")
+    inside.get_by_role("button", name="Zoom in").click()
+    assert ends.inner_html() < whole
+    inside.get_by_role("button", name="All").click()
+    assert ends.inner_html() == whole
+
+
 def pictures(page, folder, name):
     for width in (1280, 390):
         page.set_viewport_size({"width": width, "height": 900})

@@ -29,7 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "seconds": None,
     "missing": "",
     "fill": "mean",
-    "time": None,
+    "time": "",
     "panel": [],
 }
 
@@ -40,7 +40,7 @@ def settings_step(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings 
     for name, default in DEFAULTS.items():
         recall(workspace, name, default)
     there = {column.name for column in loaded.columns}
-    st.session_state["time"] = st.session_state["time"] if st.session_state["time"] in there else None
+    st.session_state["time"] = st.session_state["time"] if st.session_state["time"] in there else ""
     st.session_state["panel"] = [name for name in st.session_state["panel"] if name in there]
     st.markdown(summary())
     opened = st.session_state.setdefault(f"unfold {loaded.name}", any(column.problem for column in loaded.columns))
@@ -88,11 +88,11 @@ def choose_times(columns: tuple[ColumnFacts, ...], busy: bool) -> tuple[str | No
     """Ask whether rows are steps of series: the column of their times, and the columns that identify series."""
     names = [column.name for column in columns]
     time = st.selectbox(
-        "Rows follow each other in time", [None, *names], key="time", disabled=busy,
-        format_func=lambda name: "No: their order means nothing" if name is None else f"Yes, by {name}",
+        "Rows follow each other in time", ["", *names], key="time", disabled=busy,
+        format_func=lambda name: f"Yes, by {name}" if name else "No: their order means nothing",
         help="Gaps are then filled along time.",
     )  # fmt: skip
-    if time is None:
+    if not time:
         return None, ()
     others = [name for name in names if name != time]
     st.session_state["panel"] = [name for name in st.session_state["panel"] if name in others]

@@ -14,7 +14,8 @@ from unfade.diagnostics.series import columns_of, stretch
 STEPS = 2000  # of the stretch
 _NUMBERS = count(1)  # of pictures on a page
 _STYLE = (
-    "<style>.series svg{display:block;width:100%;height:auto;touch-action:pan-y;cursor:grab;background:#fff}"
+    "<style>.series{font-family:system-ui,sans-serif}"
+    ".series svg{display:block;width:100%;height:auto;touch-action:pan-y;cursor:grab;background:#fff}"
     ".series text{font:11px sans-serif;fill:#444}.series button{font:inherit;padding:.1rem .7rem;margin-right:.3rem}"
     ".series .key span{margin-right:1.1rem;white-space:nowrap}.series .key i{display:inline-block;width:1.2em;height:.55em;"
     "margin-right:.3em}</style>"
