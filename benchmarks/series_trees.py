@@ -38,10 +38,11 @@ def trees(given: list[np.ndarray], times: list[np.ndarray], name: str, setting: 
     result = [np.zeros_like(y) for y in given[1:]]
     for column in range(given[0].shape[-1]):
         x = np.concatenate([each[cells[..., column]] for each, cells in sets])
+        own = ~np.isnan(x).all(0)  # the column itself is always hidden, and in blocks others with it
         target = np.concatenate([given[0][..., column][cells[..., column]] for _, cells in sets])
-        model = HistGradientBoostingRegressor(loss="absolute_error", max_iter=150, random_state=seed).fit(x, target)
+        model = HistGradientBoostingRegressor(loss="absolute_error", max_iter=150, random_state=seed).fit(x[:, own], target)
         for part, each in zip(result, inside, strict=True):
-            part[..., column] = model.predict(each.reshape(-1, each.shape[-1])).reshape(each.shape[:2])
+            part[..., column] = model.predict(each.reshape(-1, each.shape[-1])[:, own]).reshape(each.shape[:2])
     return result
 
 
@@ -61,9 +62,14 @@ def result(data_dir: Any, cell: Cell) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
-    options = parser_of(__doc__, METHODS, seeds=1).parse_args(arguments)
+    parser = parser_of(__doc__, METHODS, seeds=1)
+    parser.add_argument("--settings", nargs="*", choices=SETTINGS, default=SETTINGS)
+    options = parser.parse_args(arguments)
     cells = [
-        Cell("series_trees", n, s, seed, METHODS[0]) for seed in range(options.seeds) for n in PUBLISHED for s in SETTINGS
+        Cell("series_trees", name, setting, seed, METHODS[0])
+        for seed in range(options.seeds)
+        for setting in options.settings
+        for name in PUBLISHED
     ]
     if not options.report:
         run_all(cells, 1, lambda cell: result(options.data_dir, cell))
