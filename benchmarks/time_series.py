@@ -119,12 +119,17 @@ def recovered(
     return mean, rec.sample(test, DRAWS).values[..., numbers].astype(float).reshape(DRAWS, *shape)
 
 
+def masked(name: str, setting: str, seed: int, folder: Any) -> tuple[list[np.ndarray], ...]:
+    """Read the parts of a table and hide cells: truth, cells hidden, what is given, times."""
+    whole, times = parts(name, folder)
+    rng = np.random.default_rng(seed)
+    masks = [hidden(x, name, setting, rng) for x in whole]
+    return whole, masks, [np.where(mask, np.nan, x) for mask, x in zip(masks, whole, strict=True)], times
+
+
 def result(options: argparse.Namespace, cell: Cell) -> dict[str, Any]:
     """Run a method on one setting and score it."""
-    whole, times = parts(cell.table, options.data_dir)
-    rng = np.random.default_rng(cell.seed)
-    masks = [hidden(x, cell.table, cell.setting, rng) for x in whole]
-    given = [np.where(mask, np.nan, x) for mask, x in zip(masks, whole, strict=True)]
+    whole, masks, given, times = masked(cell.table, cell.setting, cell.seed, options.data_dir)
     which = 1 if options.part == "validation" else 2
     truth, cells = whole[which], masks[which]
     if cell.method.startswith("unfade"):

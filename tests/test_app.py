@@ -167,6 +167,20 @@ def test_a_csv_file_keeps_its_own_text(folder, report, monkeypatch):
     assert re.fullmatch(r"\d\.0", new[2][3])
 
 
+def test_series_are_filled_along_time(folder, report):
+    hours = np.arange(300)
+    level, days = np.sin(hours / 4) + hours / 100, [f"2024-01-{1 + h // 24:02d} {h % 24:02d}:00" for h in hours]
+    rows = [
+        f"{day},{'' if 100 <= h < 110 else f'{x:.3f}'},{x**2:.3f}" for h, day, x in zip(hours, days, level, strict=True)
+    ]
+    loaded = load("a.csv", "\n".join(["when,level,other", *rows]).encode(), folder.path)
+    job = finished(Job(loaded, Settings(draws=3, time="when"), folder))
+    assert job.error is None
+    clean = np.array(read_table(job.result.clean)["level"].to_pylist())
+    assert np.abs(clean - level).max() < 0.6
+    assert "<svg" in job.result.series
+
+
 def test_a_row_and_its_draws(loaded, folder, report, monkeypatch):
     fast(monkeypatch)
     result = finished(Job(loaded, Settings(draws=4), folder)).result
@@ -625,6 +639,33 @@ def test_the_page_fills_a_table(page, address, tmp_path):
     page.get_by_role("tab", name="One row").click()
     page.get_by_text("Its 5 draws").wait_for()
     pictures(page, tmp_path, "row")
+
+
+def test_the_page_fills_series_and_zooms(page, address, tmp_path):
+    hours = np.arange(400)
+    level = np.sin(hours / 4) + hours / 100
+    days = [f"2024-01-{1 + h // 24:02d}T{h % 24:02d}:00:00Z" for h in hours]
+    cells = ["" if 100 <= h < 130 else f"{x:.3f}" for h, x in zip(hours, level, strict=True)]
+    rows = [f"{day},{cell},{x**2:.3f}" for day, cell, x in zip(days, cells, level, strict=True)]
+    give(page, address, "tank.csv", "\n".join(["when,level,other", *rows]).encode())
+    page.get_by_text("Missing cells per column").wait_for()
+    settings(page)
+    page.set_viewport_size({"width": 1280, "height": 1500})  # a list of options closes where the page moves
+    page.wait_for_timeout(1000)
+    page.locator("[data-testid=stSelectbox]", has_text="Rows follow each other in time").locator("input").click()
+    page.locator("[role=option]", has_text="when").click()
+    page.get_by_text("Columns that identify each of several series").wait_for()
+    page.get_by_role("button", name="Fill and clean").click()
+    page.get_by_role("button", name="Clean data").wait_for(timeout=300_000)
+    inside = page.frame_locator("iframe[title=Series]").frame_locator("iframe")
+    ends = inside.locator("svg").first.locator("text[text-anchor=end]").last
+    ends.wait_for()
+    whole = ends.inner_html()
+    pictures(page, tmp_path, "series")
+    inside.get_by_role("button", name="Zoom in").click()
+    assert ends.inner_html() < whole
+    inside.get_by_role("button", name="All").click()
+    assert ends.inner_html() == whole
 
 
 def pictures(page, folder, name):

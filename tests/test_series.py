@@ -1,5 +1,10 @@
 """Tables of series in, the same tables out: order, keys, joins, new rows, noise, the model file."""
 
+import json
+import re
+import time
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,11 +13,17 @@ import torch
 from unfade import Recoverer
 from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations
-from unfade.errors import InvalidData
+from unfade.data.timeline import Clock, Timeline
+from unfade.diagnostics.checks import diagnose
+from unfade.diagnostics.comparison import compare_cells
+from unfade.errors import DataNotice, InvalidData
+from unfade.inference.held_out import HeldOut
 from unfade.methods.series import hold_out_blocks
 from unfade.models import series as series_module
 from unfade.models.series import in_windows
 from unfade.models.state_space import StateSpace
+from unfade.training.checkpoints import Checkpoint
+from unfade.training.loop import Ended
 
 
 def sensors(count=400, seed=0, noise=0.0):
@@ -48,6 +59,37 @@ def test_the_same_table_comes_back_and_gaps_are_better_than_interpolation(fitted
     assert (found[~gone] == table[["a", "b"]].to_numpy()[~gone]).all()
     straight = table[["a", "b"]].interpolate(limit_direction="both").to_numpy()
     assert np.abs(found - clean)[gone].mean() < 0.8 * np.abs(straight - clean)[gone].mean()
+
+
+def test_interpolation_is_among_the_methods_compared_with(fitted):
+    rec, table, _ = fitted
+    found = rec.compare(table)
+    assert found.scores["unfade"] < found.scores["linear interpolation"] < found.scores["column marginals"]
+    assert "seasonal interpolation" in found.scores
+    assert "seasonal interpolation" in diagnose(rec.model_, table).simple.scores
+
+
+def test_interpolation_is_that_of_numpy():
+    times = np.array([3.0, 0.0, 1.0, 2.0, 0.0, 1.0])
+    seen = np.array([[6.0], [0.0], [np.nan], [np.nan], [5.0], [np.nan]])
+    timeline = Timeline(times, np.array([0, 0, 0, 0, 1, 1]), Clock("t", ("p",), 1.0))
+    cells = HeldOut(np.array([2, 3, 5]), np.zeros(3, int), np.array([2.0, 4.0, 5.5]), np.zeros((4, 3)), seen, None)
+    scores = compare_cells(cells, timeline=timeline).scores
+    assert scores["linear interpolation"] == pytest.approx(0.5 / 3 / np.nanstd(seen))
+
+
+def test_the_report_shows_a_stretch_that_needs_no_network(fitted, tmp_path):
+    rec, table, _ = fitted
+    rec.report(tmp_path / "report.html", table)
+    page = (tmp_path / "report.html").read_text()
+    assert re.findall(r'(?:src|href)="(?!data:)|url\((?!#)|https?://(?!www.w3.org)', page) == []
+    held = json.loads(re.search(r"d = (\{.*?\}), box = ", page)[1])
+    assert [column["name"] for column in held["columns"]] == ["a", "b"]
+    assert len(held["times"]) == 400
+    a, gone = held["columns"][0], table["a"].isna().to_numpy()
+    assert [value is None for value in a["given"]] == gone.tolist()
+    assert all(low <= high for low, high in zip(a["low"], a["high"], strict=True))
+    assert np.allclose(np.array(a["mean"])[~gone], table["a"][~gone], rtol=1e-4)
 
 
 def test_draws_depend_on_the_row_not_on_the_order(fitted):
@@ -132,6 +174,53 @@ def test_held_out_cells_lie_in_blocks_as_gaps_do():
     assert np.median(runs) == 20
 
 
+def test_ctrl_c_keeps_the_best_model_so_far():
+    table, _ = sensors(count=200)
+
+    def stop_at(step):
+        def on_step(progress):
+            assert 0 < progress.step <= progress.steps
+            if progress.step == step:
+                raise KeyboardInterrupt
+
+        return on_step
+
+    for step, fits in ((1, 1), (45, 2), (75, 3)):  # in the first trial, the second, the last fit
+        rec = Recoverer(time="when", random_state=0, verbose=0)
+        with pytest.warns(DataNotice, match="interrupted"):
+            rec.fit(table, on_step=stop_at(step))
+        assert rec.interrupted_
+        assert len(rec.model_.histories) == fits
+        assert not rec.transform(table).isna().any().any()
+
+
+def test_a_fit_ends_by_its_time():
+    table, _ = sensors(count=4000)
+    seconds = []
+    for most in (60, 0.1):
+        started = time.process_time()
+        rec = Recoverer(time="when", max_seconds=most, random_state=0, verbose=0).fit(table)
+        seconds.append(time.process_time() - started)
+    assert seconds[1] < 0.6 * seconds[0]
+    assert any(history.ended is Ended.OUT_OF_TIME for history in rec.model_.histories)
+    assert not rec.transform(table).isna().any().any()
+
+
+def test_draws_of_rows_that_vary_more_than_those_of_the_fit_are_wider():
+    """Single steps are too few to say so in short series: all series that are given do, together."""
+    tables = []
+    for number in range(40):
+        new, _ = sensors(count=12, seed=number)
+        near = new.assign(number=number, a=new["a"].where(np.arange(12) % 4 > 0))
+        tables.append((near, near.assign(a=20 + 3 * (near["a"] - 20), b=50 + 3 * (near["b"] - 50))))
+    panel = Recoverer(time="when", panel="number", random_state=0, verbose=0)
+    near, far = (pd.concat(each, ignore_index=True) for each in zip(*tables, strict=True))
+    panel.fit(near)
+    gone = near["a"].isna().to_numpy()
+    sd = [panel.sample(each, 50).values[..., 1].astype(float).std(0)[gone].mean() for each in (near, far)]
+    assert sd[1] > 2 * sd[0]
+
+
 def test_options_that_do_not_go_with_time_are_refused():
     table, _ = sensors(count=60)
     with pytest.raises(InvalidData, match="panel needs time"):
@@ -148,6 +237,8 @@ def test_options_that_do_not_go_with_time_are_refused():
         ({"noise": "learn-by-value"}, "one noise level per column"),
         ({"detection_limits": {"level": ("<", 0.5)}}, "does not take detection limits"),
         ({"max_steps": 5}, "max_steps has no effect"),
+        ({"n_members": 3}, "n_members has no effect"),
+        ({"n_candidates": 50}, "n_candidates has no effect"),
     ],
 )
 def test_what_has_no_meaning_along_time_is_refused(options, message):
@@ -156,7 +247,24 @@ def test_what_has_no_meaning_along_time_is_refused(options, message):
         Recoverer(time="when", verbose=0, **options).fit(table)
 
 
+def test_checkpoints_of_series_are_refused(tmp_path):
+    table, _ = sensors(count=60)
+    with pytest.raises(InvalidData, match="no checkpoints"):
+        Recoverer(time="when", verbose=0).fit(table, checkpoint=Checkpoint(tmp_path))
+
+
 def test_censored_cells_along_time_are_refused():
     table = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=40, freq="h"), "level": ["<0.2", "0.5"] * 20})
     with pytest.raises(InvalidData, match="censored values"):
         Recoverer(time="when", verbose=0).fit(table.assign(level=["<0.2", *[f"{0.3 + i / 100}" for i in range(39)]]))
+
+
+def test_draws_outside_of_the_fit_are_narrowed_half_way(fitted):
+    rec, table, _ = fitted
+    narrow = replace(rec.model_, calibration=torch.full_like(rec.model_.calibration, 0.25))
+    plain = replace(rec.model_, calibration=torch.ones_like(rec.model_.calibration))
+    later = table.assign(when=table["when"] + pd.Timedelta(days=364))
+    gone = table["a"].isna().to_numpy()
+    for given, expected in ((table, 0.25), (later, 0.5)):
+        one, other = (model.sample(given, 8).values[..., 1].astype(float).std(0)[gone] for model in (narrow, plain))
+        assert np.median(one / other) == pytest.approx(expected, abs=1e-3)

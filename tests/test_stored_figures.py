@@ -200,9 +200,19 @@ def series(row: str, column: str, place: int) -> list[float | None] | None:
 
 
 def network(row: str, column: str, place: int) -> list[float | None] | None:
-    names = {"largest error of a noise level": "noise error", "fit, CPU s": "fit", "memory, MB": "memory"}
+    names = {
+        "largest error of a noise level": "noise error",
+        "fit, CPU s": "fit",
+        "fit, wall s": "wall",
+        "memory, MB": "memory",
+    }
     names |= {"mean and 50 draws, CPU s": "mean and draws"}
     return [stored("results/series-network.json")[f"sensors/{row.replace(',', '')}/0/unfade"][names.get(column, column)]]
+
+
+def long_series(row: str, column: str, place: int) -> list[float | None] | None:
+    run = stored("results/series-stream.json")[f"sensors/{row.replace(',', '')}/0/unfade"]
+    return [run[("fit", "recover", "before", "most")[place - 1]]]
 
 
 SOURCES: dict[str, Source] = {
@@ -212,6 +222,7 @@ SOURCES: dict[str, Source] = {
     "tables.md: draws | consistent rows": held_constraints,
     "time.md:  | unfade: MAE": series,
     "time.md: steps | largest error": network,
+    "time.md: steps | fit, CPU s": long_series,
     "wide.md: energy score, plain draws": wide("energy score"),
     "wide.md: energy score, resampled draws": wide("energy score"),
     "wide.md: CRPS, plain draws": wide("CRPS"),

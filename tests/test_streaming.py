@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
@@ -511,3 +512,74 @@ def test_settings_are_checked(tmp_path, source, rec):
 def test_the_plan_says_what_was_done(tmp_path, source, rec):
     plan = json.loads((recover_stream(rec, source, tmp_path / "out", seed=3) / "plan.json").read_text())
     assert (plan["seed"], plan["draws"], plan["model"]) == (3, 0, fingerprint(rec))
+
+
+def steps_of_series(count=30_000, series=("n",)):
+    """Two sensors with gaps along time, a series below another."""
+    tables = []
+    for number, name in enumerate(series):
+        rng = np.random.default_rng(number)
+        slow = np.zeros((count, 2))
+        shocks = rng.normal(size=slow.shape)
+        for t in range(1, count):
+            slow[t] = 0.97 * slow[t - 1] + 0.2 * shocks[t]
+        values = slow + 0.5 * slow[:, ::-1] + np.sin(np.arange(count) * 2 * np.pi / 24)[:, None]
+        for start in rng.integers(0, count, count // 50):
+            values[start : start + 12, rng.integers(0, 2)] = np.nan
+        when = pd.date_range("2020-01-01", periods=count, freq="h")
+        tables.append(pd.DataFrame({"site": name, "when": when, "a": values[:, 0], "b": values[:, 1]}))
+    return pd.concat(tables, ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def along_time():
+    return Recoverer(time="when", panel="site", random_state=0, verbose=0).fit(steps_of_series(1500))
+
+
+@pytest.mark.parametrize("sites", [("n",), ("n", "s", "w")])
+def test_series_in_parts_are_as_in_memory(tmp_path, monkeypatch, sites, along_time):
+    table = steps_of_series(9_000 // len(sites), sites)
+    table.to_parquet(tmp_path / "t.parquet", index=False)
+    rec = along_time
+    monkeypatch.setattr("unfade.streaming.recover._part_rows", lambda *_: 2048)
+    target = recover_stream(rec, tmp_path / "t.parquet", tmp_path / "out", draws=20, seed=0)
+    assert len(list((target / "clean.parquet").iterdir())) == 5
+    clean = pd.read_parquet(target / "clean.parquet")
+    mean, draws = rec.transform(table), rec.sample(table, 20, seed=0).values[..., 2:].astype(float)
+    assert (clean["when"] == mean["when"]).all()
+    assert np.allclose(clean[["a", "b"]], mean[["a", "b"]], atol=1e-6)
+    long = pd.read_parquet(target / "draws.parquet").sort_values(["draw", "row"])
+    streamed = long[["a", "b"]].to_numpy().reshape(20, len(table), 2)
+    gone = table[["a", "b"]].isna().to_numpy()
+    far = np.abs(streamed - draws)[:, gone] / draws.std(0)[gone]
+    assert np.median(far) < 0.02
+    assert np.quantile(far, 0.999) < 0.3
+
+
+def test_a_fit_on_a_part_keeps_stretches_of_series(tmp_path, monkeypatch):
+    table = steps_of_series(24_000)
+    table.to_parquet(tmp_path / "t.parquet", index=False)
+    monkeypatch.setattr(sampling, "_STEPS", 4096)
+    rec = Recoverer(time="when", panel="site", max_seconds=2, random_state=0, verbose=0)
+    sample = sampling.take_sample(rec.parameters(), tmp_path / "t.parquet", "1GB", 0)
+    part = sample.table().to_pandas()
+    hours = part["when"].diff().dt.total_seconds().iloc[1:] / 3600
+    assert 4096 <= len(part) < 7000
+    assert (hours == 1).mean() > 0.99
+    rec = sampling.fit_sample(rec, sample)
+    assert rec.model_.clock.step == 3600e6
+    assert not rec.transform(table.iloc[-3000:]).isna().any().any()
+
+
+def test_series_out_of_order_are_not_read_in_parts(tmp_path, along_time):
+    table = steps_of_series(3000)
+    table.iloc[::-1].to_parquet(tmp_path / "t.parquet", index=False)
+    with pytest.raises(InvalidData, match="Sort it by site, when"):
+        recover_stream(along_time, tmp_path / "t.parquet", tmp_path / "out")
+
+
+def test_new_rows_after_the_last_ones_need_no_fit(along_time):
+    """With some of the rows before them, appended rows are filled as in the whole table."""
+    table = steps_of_series(4000)
+    whole, appended = along_time.transform(table).iloc[3900:], along_time.transform(table.iloc[3400:]).iloc[500:]
+    assert np.allclose(whole[["a", "b"]], appended[["a", "b"]], atol=1e-6)

@@ -64,6 +64,41 @@ def test_new_rows_have_the_step_of_the_fit():
     assert timeline(table([0.0, 4.0]), clock=clock).grid.rows.tolist() == [0, -1, -1, -1, 1]
 
 
+def test_text_dates_of_new_rows_are_read_as_at_fit():
+    days = pd.Series(pd.date_range("2024-01-25", periods=40)).dt.strftime("%d/%m/%Y")
+    clock = timeline(table(days)).clock
+    new = timeline(table(["01/03/2024", "02/03/2024", "05/03/2024"]), clock=clock)  # alone: of January to May
+    assert new.grid.rows.tolist() == [0, 1, -1, -1, 2]
+    with pytest.raises(InvalidData, match="Expected dates, as at fit"):
+        timeline(table([1.0, 2.0]), clock=clock)
+    with pytest.raises(InvalidData, match="Expected dates in column"):
+        timeline(table(["2024-13-01"]), clock=clock)
+
+
+def test_repeated_times_of_new_rows_are_refused():
+    clock = timeline(table([0.0, 1.0, 2.0])).clock
+    with pytest.raises(InvalidData, match="one time to several rows"):
+        timeline(table([4.0, 4.0]), clock=clock)
+
+
+@pytest.mark.parametrize(("frequency", "months"), [("MS", 1), ("ME", 1), ("QE", 3), ("YS", 12)])
+def test_steps_of_months_follow_the_calendar(frequency, months):
+    times = pd.date_range("1990-01-01", periods=360, freq=frequency)
+    kept = np.setdiff1d(np.arange(360), [17, 18, 200])
+    found = timeline(table(times[kept]))
+    assert found.clock.months == months
+    assert np.flatnonzero(found.grid.rows == -1).tolist() == [17, 18, 200]
+    far = pd.to_datetime(found.grid.times.numpy(), unit="us") - times
+    assert np.abs(far.total_seconds()).max() < 5 * 86400
+    assert timeline(table(times[300:310]), clock=found.clock).grid.rows.tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S+00:00"])
+def test_iso_times_as_text_are_times(form):
+    times = pd.Series(pd.date_range("2024-01-01", periods=5, freq="h"))
+    assert (timeline(table(times.dt.strftime(form))).times == timeline(table(times)).times).all()
+
+
 @pytest.mark.parametrize(
     ("frame", "panel", "message"),
     [

@@ -7,7 +7,7 @@ alone.
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -36,12 +36,20 @@ class Block:
         Numbers on which the draws of the rows depend; None: `start`, `start` + 1, ...
     raw : object
         The rows as their source stores them, for sinks that need them.
+    inside : slice
+        The rows that are wanted; the others only inform them, and `clean` and `draws` have them too.
     """
 
     start: int
     given: Any
     row_ids: Sequence[int] | None = None
     raw: Any = None
+    inside: slice = field(default_factory=lambda: slice(None))
+
+    @property
+    def wanted(self) -> range:
+        """Numbers of the rows that are wanted."""
+        return range(self.start, self.start + len(self.given))[self.inside]
 
     @property
     def ids(self) -> Sequence[int]:

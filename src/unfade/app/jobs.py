@@ -21,6 +21,7 @@ from unfade.app.uploads import Folder, Loaded, one_line
 from unfade.data.containers import open_container
 from unfade.data.dataset import Dataset
 from unfade.diagnostics.checks import Diagnosis, diagnose
+from unfade.diagnostics.series_page import zoomable
 from unfade.errors import DataNotice, InvalidData, UnfadeError
 from unfade.estimator import Recoverer
 from unfade.inference.draws import Draws
@@ -118,7 +119,7 @@ def lasting(seconds: float) -> str:
 class Result:
     """Results of a job; files are in the folder of the session. recoverer: None if there was nothing to recover.
 
-    mice: draws in the long format of R's mice, of tables.
+    mice: draws in the long format of R's mice, of tables; series: a stretch of a series as HTML.
     """
 
     recoverer: Recoverer | None
@@ -132,6 +133,7 @@ class Result:
     report: Path | None = None
     diagnosis: Diagnosis | None = None
     preview: Preview | None = None
+    series: str | None = None
 
 
 class Job:
@@ -229,18 +231,7 @@ class Worker(threading.Thread):
             raise InvalidData(
                 f"{settings.draws} draws of {loaded.cells:,} cells are too many here. Ask for at most {most}."
             )
-        rec = Recoverer(
-            noise=settings.noise,
-            kinds=settings.kinds or None,
-            missing=settings.missing or None,
-            fill=settings.fill,
-            max_seconds=self._for_fit,
-            time=settings.time,
-            panel=settings.panel or None,
-            random_state=settings.seed,
-            verbose=0,
-            **settings.constraints(),
-        )
+        rec = self._recoverer()
         data = read_to_recover(rec.parameters(), loaded.table)
         if loaded.rule is None and nothing_to_recover(rec.parameters(), data):
             return Result(None, settings, self._write_clean(loaded.table), 0, 0, self.schedule.passed)
@@ -258,10 +249,29 @@ class Worker(threading.Thread):
         data = rec.model_.read(loaded.table)
         report = self._without_it("report", self._write_report, rec, data, draws, written.with_name("report.html"))
         found = self._without_it("diagnosis", diagnose, rec.model_, data)
+        series = settings.time and self._without_it("picture of a series", zoomable, data, draws.values)
         self._check()
         shown = preview(loaded, clean, draws, rec.columns_, settings.noise is not None)
         left, seconds = count_missing(clean), self.schedule.passed
-        return Result(rec, settings, written, loaded.missing, left, seconds, drawn, mice or None, report, found, shown)
+        return Result(
+            rec, settings, written, loaded.missing, left, seconds, drawn, mice or None, report, found, shown, series or None
+        )
+
+    def _recoverer(self) -> Recoverer:
+        """Make the estimator that the settings ask for."""
+        settings = self.settings
+        return Recoverer(
+            noise=settings.noise,
+            kinds=settings.kinds or None,
+            missing=settings.missing or None,
+            fill=settings.fill,
+            time=settings.time,
+            panel=settings.panel or None,
+            max_seconds=self._for_fit,
+            random_state=settings.seed,
+            verbose=0,
+            **settings.constraints(),
+        )
 
     def on_step(self, progress: Progress) -> None:
         """Update the schedule by the progress of the fit; stop if the job was cancelled."""

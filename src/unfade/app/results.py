@@ -30,7 +30,9 @@ def show_result(loaded: Loaded, result: Result) -> None:
             "time taken": lasting(result.seconds),
         }
     )
-    if result.preview is not None:
+    if result.preview is not None and result.settings.time is not None:
+        show_series(result, result.preview)
+    elif result.preview is not None:
         table, column, along, row = st.tabs(["Before and after", "Column by column", "Along the rows", "One row"])
         with table:
             show_table(result.preview)
@@ -45,6 +47,19 @@ def show_result(loaded: Loaded, result: Result) -> None:
     if result.recoverer is not None:
         show_trust(result)
     show_files(loaded, result)
+
+
+def show_series(result: Result, shown: Preview) -> None:
+    """Show a stretch of a series, the table and the columns; a row alone means little along time."""
+    series, table, column = st.tabs(["Along time", "Before and after", "Column by column"])
+    with series:
+        if result.series is not None:
+            st.iframe(boxed(result.series), height=780, alt="Series")
+            st.caption("The stretch with most gaps. Zoom by the wheel or the buttons, drag to move.")
+    with table:
+        show_table(shown)
+    with column:
+        show_column(shown)
 
 
 def show_trust(result: Result) -> None:

@@ -32,6 +32,9 @@ def settings_step(workspace: Workspace, loaded: Loaded, busy: bool) -> Settings 
     st.header("2 · Settings", anchor=False)
     for name, default in DEFAULTS.items():
         recall(workspace, name, default)
+    there = {column.name for column in loaded.columns}
+    st.session_state["time"] = st.session_state["time"] if st.session_state["time"] in there else ""
+    st.session_state["panel"] = [name for name in st.session_state["panel"] if name in there]
     st.markdown(summary())
     opened = st.session_state.setdefault(f"unfold {loaded.name}", any(column.problem for column in loaded.columns))
     with st.expander("Change settings", expanded=opened):  # a label or state that changes would fold it again
@@ -111,8 +114,9 @@ def more_settings(table: bool, busy: bool) -> str:
 def about_rows(names: list[str], busy: bool) -> tuple[str | None, tuple[str, ...], str]:
     """Ask for the column of the time, those that identify series, and rules that hold between columns."""
     moment = st.selectbox(
-        "Column with the time, if rows follow each other", names, index=None, placeholder="None: rows are in no order",
-        key="time", disabled=busy, help="Gaps are then filled along time, one model for all series.",
+        "Column with the time, if rows follow each other in time", names, index=None, key="time",
+        placeholder="None: rows are in no order", disabled=busy,
+        help="Gaps are then filled along time, one model for all series.",
     )  # fmt: skip
     panel = st.multiselect(
         "Columns that identify each of several series", names, key="panel", placeholder="None: one series", disabled=busy,

@@ -89,7 +89,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "time": (
         _tables("time"),
         _FITTED,
-        Rule(lambda a: not a.folder, "--time needs the whole table in memory, unlike -o FOLDER: give -o a file."),
     ),
     "panel": (_tables("panel"), _FITTED, Rule(lambda a: a.has("time"), "--panel needs --time, the column of times.")),
     **{name: (_tables(name),) for name in (*_TEXTUAL, "sheet")},

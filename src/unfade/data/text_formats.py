@@ -24,6 +24,10 @@ _DAYS = (
     "%d %b %Y", "%d-%b-%Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y",
 )  # fmt: skip
 _CLOCKS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
+_ISO = tuple(  # 2024-12-31T13:30:00.000Z, in UTC if a zone is given
+    f"%Y-%m-%d{between}{clock}{zone}"
+    for between, clock, zone in product(("T", " "), ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f"), ("", "Z", "+00:00"))
+)
 _MIDNIGHT = datetime.datetime(1900, 1, 1)
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -36,9 +40,9 @@ class TextFormat:
     """How the cells of a column of text are written.
 
     kind: "number", "date" or "time"; prefix, suffix: what stands around a number; thousands: the mark between groups of
-    three digits; decimal: the decimal mark; decimals: digits after it; pattern: of dates and times, as `strptime` takes
-    it; padded: whether days, months and hours below ten have a leading zero. The code of a date is microseconds since
-    1970, of a time microseconds since midnight.
+    three digits; decimal: the decimal mark; decimals: digits after it, or of seconds; pattern: of dates and times, as
+    `strptime` takes it; padded: whether days, months and hours below ten have a leading zero. The code of a date is
+    microseconds since 1970, of a time microseconds since midnight.
 
     >>> money = find_format(["$1,250.00", "$80.50"])
     >>> money.parse("$1,250.00"), money.write(1300.457)
@@ -87,7 +91,8 @@ class TextFormat:
             pattern = self.pattern
             for field, number in () if self.padded else numbers.items():
                 pattern = pattern.replace(field, str(number))
-            return moment.strftime(pattern)
+            digits = f"{moment.microsecond:06d}"[: self.decimals or 6]
+            return moment.strftime(pattern.replace("%f", digits))
         text = f"{abs(code):{',' if self.thousands else ''}.{self.decimals}f}"
         sign = "-" if code < 0 and float(text.replace(",", "")) else ""
         text = text.translate({ord(","): self.thousands or None, ord("."): self.decimal})
@@ -108,6 +113,8 @@ def find_format(texts: Sequence[str]) -> TextFormat | None:
     if not fitting or fitting[0].kind == "number":
         return fitting[0] if fitting else None
     found, cells = fitting[0], [text for text in texts if not is_blank(text)]
+    if "%f" in found.pattern:
+        found = replace(found, decimals=max(len(digits) for cell in cells for digits in re.findall(r"\.(\d+)", cell)))
     return replace(found, padded=all(found.write(_code(found, cell)) == cell.strip() for cell in cells))
 
 
@@ -121,6 +128,7 @@ def formats(texts: Sequence[str]) -> list[TextFormat]:
     clocks = [TextFormat("time", pattern=clock) for clock in _CLOCKS]
     dates = [TextFormat("date", pattern=day) for day in _DAYS]
     both = [TextFormat("date", pattern=f"{day} {clock}") for day, clock in product(_DAYS, _CLOCKS[:2])]
+    both += [each for each in (TextFormat("date", pattern=pattern) for pattern in _ISO) if each not in both]
     return [each for each in (*dates, *clocks, *both) if all(each.parse(cell) is not None for cell in cells)]
 
 

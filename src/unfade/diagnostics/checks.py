@@ -130,7 +130,7 @@ def diagnose(model: FittedModel, X: Any) -> Diagnosis:
         raise InvalidData("No observed cell could be held out, so there is nothing to judge by. Give more observed cells.")
     linear = all_of(model.posterior, "linear model", "trees")
     own = "linear Gaussian" if all_of(model.posterior, "linear model") else ""
-    simple = compare_cells(cells, seed=model.seed, without=own)
+    simple = compare_cells(cells, seed=model.seed, without=own, timeline=data.timeline)
     columns, links = check_columns(cells), missing_links(cells)
     noise = tuple(column_noise(cells, model)) if _noisy(model) else ()
     verdicts = [

@@ -10,7 +10,10 @@ from sklearn.metrics.pairwise import nan_euclidean_distances
 
 from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations
+from unfade.data.timeline import Timeline
 from unfade.diagnostics.predictions import held_out
+from unfade.errors import InvalidData
+from unfade.inference.fit import fit, read_to_fit
 from unfade.inference.held_out import HeldOut
 from unfade.methods.parameters import Parameters
 from unfade.metrics import crps
@@ -53,29 +56,44 @@ class Comparison:
 
 
 def compare(parameters: Parameters, X: Any, share: float = 0.1, n_draws: int = 50, seed: int = 0) -> Comparison:
-    """Compare a fit with simple methods on observed cells that were hidden from all of them.
+    """Compare a fit with simple methods on observed cells that were hidden from all of them, of series in blocks.
 
     Parameters
     ----------
     parameters : Parameters
     X : array, tensor or frame, (samples, *event)
     share : float
+        Of the cells of tables.
     n_draws, seed : int
 
     Returns
     -------
     Comparison
     """
+    if parameters.time is not None:
+        data = read_to_fit(parameters, X)
+        blocks = fit(parameters, data).held_out
+        if blocks is None:
+            raise InvalidData(
+                "No observed cell could be held out, so there is nothing to compare. Give more observed cells."
+            )
+        return compare_cells(blocks, n_draws, seed, timeline=data.timeline)
     cells, event_shape = held_out(parameters, X, share, n_draws, seed), np.shape(X)[1:]
     return compare_pixels(cells, event_shape) if is_image(event_shape) else compare_cells(cells, n_draws, seed)
 
 
-def compare_cells(cells: HeldOut, n_draws: int = 50, seed: int = 0, without: str = "") -> Comparison:
+def compare_cells(
+    cells: HeldOut, n_draws: int = 50, seed: int = 0, without: str = "", timeline: Timeline | None = None
+) -> Comparison:
     """Compare predictions of hidden cells with simple methods; without: a simple method to leave out."""
     rng = np.random.default_rng(seed)
     all_scores = {"unfade": cells.scores()}
     for name, draw in ((name, draw) for name, draw in SIMPLE.items() if name != without):
         all_scores[name] = cells.scores(draw(cells, n_draws, rng))
+    if timeline is not None:
+        for name, seasonal in (("linear interpolation", False), ("seasonal interpolation", True)):
+            if timeline.clock.periods or not seasonal:
+                all_scores[name] = cells.scores(_interpolated(cells, timeline, seasonal)[None])
     errors = {name: cells.error_by_row(scores - all_scores["unfade"]) for name, scores in all_scores.items()}
     return Comparison({name: float(s.mean()) for name, s in all_scores.items()}, errors, len(cells.rows))
 
@@ -93,6 +111,24 @@ def compare_pixels(cells: HeldOut, event_shape: Sequence[int]) -> Comparison:
 
 
 PIXELS = {"the nearest pixel": nearest_pixel, "linear interpolation": linear_interpolation}
+
+
+def _interpolated(cells: HeldOut, timeline: Timeline, seasonal: bool) -> np.ndarray:
+    """Fill cells by linear interpolation in time, around seasonal means or around 0, (cells,)."""
+    guess, order = np.empty(len(cells)), np.lexsort((timeline.times, timeline.series))
+    series = np.flatnonzero(np.diff(timeline.series[order])) + 1
+    season = timeline.clock.season(torch.from_numpy(timeline.times)).numpy() * seasonal
+    for column in np.unique(cells.columns):
+        filled, values = np.empty(len(order)), cells.seen[:, column]
+        known = ~np.isnan(values)
+        base = season @ np.linalg.lstsq(season[known], values[known], rcond=None)[0]
+        for rows in np.split(order, series):
+            seen = rows[known[rows]]
+            far = np.interp(timeline.times[rows], timeline.times[seen], (values - base)[seen]) if len(seen) else 0.0
+            filled[rows] = base[rows] + far
+        here = cells.columns == column
+        guess[here] = filled[cells.rows[here]]
+    return np.where(cells.discrete()[cells.columns], np.round(guess), guess)
 
 
 def _marginals(cells: HeldOut, n_draws: int, rng: np.random.Generator) -> np.ndarray:

@@ -18,7 +18,7 @@ from unfade.diagnostics.markup import escaped, figure, folded, section, short, t
 from unfade.diagnostics.panels import draw_coverage, draw_missing, draw_pair, draw_values
 from unfade.diagnostics.plots import SEEN, pattern
 from unfade.diagnostics.predictions import outliers
-from unfade.diagnostics.series import series_picture
+from unfade.diagnostics.series_page import zoomable
 from unfade.inference.draws import Draws
 from unfade.inference.fitted_model import FittedModel
 from unfade.methods.parameters import Parameters
@@ -81,7 +81,7 @@ def write_report(model: FittedModel, X: Any, path: str | os.PathLike[str], draws
     else:
         first.insert(0, _gallery(given, values))
     if data.timeline is not None and draws is not None:
-        first.insert(0, section("Series", figure(*series_picture(data, draws.values))))
+        first.insert(0, section("Series", zoomable(data, draws.values)))
     rest += [_simple(found), _learning(model), _settings(model)]
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

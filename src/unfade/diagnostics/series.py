@@ -1,6 +1,5 @@
 """Pictures of series: observed points, posterior mean, interval and draws along time, gaps marked; a stretch with gaps."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,26 +79,6 @@ def draw_series(figure: Any, data: Dataset, draws: np.ndarray, rows: np.ndarray,
         panel.set_ylabel(str(data.columns[column].name) if data.columns else f"column {column}")
         panel.margins(x=0.01)
     panels[0].legend(loc="upper right", ncols=4, fontsize="small", framealpha=0.9)
-
-
-def series_picture(data: Dataset, draws: np.ndarray) -> tuple[Callable[[Any], None], tuple[float, float], str]:
-    """Make the picture of a stretch of one series.
-
-    Parameters
-    ----------
-    data : Dataset
-        With a timeline.
-    draws : ndarray, (draws, samples, columns)
-
-    Returns
-    -------
-    draw, size, says
-        A function that draws on a figure, the size of that, and a description.
-    """
-    rows, times = stretch(data)
-    says = f"A stretch of {len(rows)} steps: observed points, mean, 90 % of draws, three draws; missing cells on grey."
-    size = 9.0, 1.6 * len(columns_of(data, rows)) + 0.6
-    return lambda figure: draw_series(figure, data, draws, rows, times), size, says
 
 
 def _gaps(missing: np.ndarray) -> list[tuple[int, int]]:

@@ -18,7 +18,6 @@ from unfade.inference.fitted_model import FittedModel
 from unfade.inference.model_file import load_model
 from unfade.pipeline import Block, Recovered, recover
 from unfade.renamed import takes_old_names
-from unfade.streaming.fit import refuse_time
 from unfade.streaming.recover import as_tables, with_candidates
 
 
@@ -115,7 +114,11 @@ def recover_batch(
         content = Path(model).read_bytes()
     else:
         raise InvalidFile(f"Expected a model file at {model}, found none. Check the path, or save a model first.")
-    refuse_time(_loaded(content).parameters)
+    if (time := _loaded(content).parameters.time) is not None:
+        raise InvalidData(
+            f"time={time!r} needs rows of a series together, and partitions may cut it. Use unfade.streaming, or fit, "
+            "transform and sample on the table."
+        )
     return BatchRecoverer(content, int(draws), int(seed), id_column, n_candidates)
 
 

@@ -30,7 +30,7 @@ from unfade.models.architectures import FlowArchitecture, is_image, of_images
 from unfade.models.kinds import all_of
 from unfade.models.latent_variable import Ensemble
 from unfade.training.checkpoints import Checkpoint
-from unfade.training.early_stopping import Split, widths
+from unfade.training.early_stopping import Split, widths, without_ties
 from unfade.training.loop import FEW_STEPS, Ended, OnStep
 from unfade.training.progress import progress_bar
 from unfade.training.threads import one_thread
@@ -63,10 +63,12 @@ def fit(
     plan = plan_for(parameters, data)
     task = plan.task(data)
     searched = task.corruption.searched.clone() if task.corruption.learned else torch.zeros(1, dtype=torch.bool)
-    if parameters.max_seconds and plan.clock is None:
+    if parameters.max_seconds:
         rest = parameters.max_seconds - (0.0 if then_draw is None else _seconds_to_draw(parameters, plan, task, then_draw))
         task = replace(task, deadline=started + 0.9 * rest)  # a tenth is left for what follows training
     if checkpoint is not None:
+        if plan.clock is not None:
+            raise InvalidData("With time= there are no checkpoints: a fit takes seconds to minutes. Leave checkpoint out.")
         checkpoint.begin(_fingerprint(parameters, plan, task))
     result = _train(parameters, plan, replace(task, checkpoint=checkpoint), data, on_step)
     _warn_how_it_ended(result)
@@ -122,6 +124,8 @@ def _fingerprint(parameters: Parameters, plan: Plan, task: Task) -> str:
 def _seconds_to_draw(parameters: Parameters, plan: Plan, task: Task, draws: int) -> float:
     """About how long `transform` and so many draws of the data will take: by a block of networks that know nothing."""
     most, seconds = 0.6 * float(parameters.max_seconds or 0.0), 0.0
+    if plan.clock is not None:  # draws of series take less than half of the time of a fit
+        return most / 2
     fresh, rows = Ensemble([_fresh(task) for _ in range(plan.n_members)]).eval(), torch.arange(len(task.obs))
     for _ in range(2):  # the first time is longer than any later one
         started = time.monotonic()
@@ -149,8 +153,14 @@ def _calibrated(model: FittedModel, result: FitResult[Ensemble | None], data: Da
     measured = encoder.measured(data.obs[split.rows.cpu()]).to(split.held.observed.device)
     split = replace(split, held=split.held.only(measured))
     if model.parameters.calibrate:
-        model = replace(model, calibration=widths(split, predicted, noise, encoder.fine))
+        model = replace(model, calibration=_scale(model, split, predicted, noise))
     return replace(model, held_out=_held_out(model, split, predicted, noise, data))
+
+
+def _scale(model: FittedModel, split: Split, clean: Tensor, noise: Corruption, rows: Tensor | None = None) -> Tensor:
+    """The calibration scale by some rows, (features,)."""
+    split = split if model.clock is None else without_ties(split, clean, noise)
+    return widths(split, clean, noise, model.encoder.fine, rows)
 
 
 def _held_out(model: FittedModel, split: Split, clean: Tensor, noise: Corruption, data: Dataset) -> HeldOut:
@@ -162,7 +172,7 @@ def _held_out(model: FittedModel, split: Split, clean: Tensor, noise: Corruption
     hidden = encoder.entries(split.held.observed.cpu()) & obs.observed[rows]
     given = obs[rows].only(~hidden)
     for half in () if model.calibration is None else (rows % 2 == 0, rows % 2 == 1):
-        factors, mean = widths(split, clean, noise, encoder.fine, ~half), clean[:, half].mean(0)
+        factors, mean = _scale(model, split, clean, noise, ~half), clean[:, half].mean(0)
         wider[:, half] = mean + factors * (clean[:, half] - mean)
 
     def cells(x: Tensor) -> np.ndarray:

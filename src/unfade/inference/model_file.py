@@ -161,7 +161,9 @@ def _clock(value: dict[str, Any] | None) -> Clock | None:
     if value is None:
         return None
     periods = tuple((float(period), int(harmonics)) for period, harmonics in value["periods"])
-    return Clock(value["time"], tuple(value["panel"]), value["step"], periods)
+    column = value.get("column") and _column_from_json(value["column"])
+    span = value.get("span") and (float(value["span"][0]), float(value["span"][1]))
+    return Clock(value["time"], tuple(value["panel"]), value["step"], periods, value.get("months", 0), column, span)
 
 
 def _encoder(tensors: dict[str, Tensor], meta: dict[str, Any]) -> FeatureEncoder:

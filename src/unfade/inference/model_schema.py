@@ -211,7 +211,7 @@ _COLUMN = record(
     censored=flag,
     text=maybe(record(
         {"kind": one_of("number", "date", "time")}, prefix=text(), suffix=text(), thousands=text(".?"),
-        decimals=whole(0, 30), pattern=text("(%[dmYyHIMSpbB]|[-/., :])*"), padded=flag,
+        decimals=whole(0, 30), pattern=text("(%[dmYyHIMSpbBf]|[-/., :TZ+0])*"), padded=flag,
         decimal=one_of(".", ","),
     )),
     missing=many(anything),
@@ -239,8 +239,9 @@ _POSTERIOR = record(
 _GAP = record({"column": whole(), "other": whole(), "sign": whole(-1, 1), "edge": number(),
                "cells": whole()})  # fmt: skip
 _CLOCK = record(
-    {"time": text(), "panel": many(text()), "step": _POSITIVE, "periods": many(many(number(1e-300), 2, 2), high=8)}
-)
+    {"time": text(), "panel": many(text()), "step": _POSITIVE, "periods": many(many(number(1e-300), 2, 2), high=8)},
+    months=whole(0, 1200), column=maybe(_COLUMN), span=maybe(many(number(), 2, 2)),
+)  # fmt: skip
 _NOISE = either(number(0), many(anything, 1))
 _META = record(
     {

@@ -92,6 +92,8 @@ class Parameters:
         unused = ("max_steps", "architecture", "training", "settings")
         if given := [name for name in unused if getattr(self, name) is not None]:
             raise InvalidData(f"With time= {given[0]} has no effect, as no networks are trained. Leave it out.")
+        if given := [name for name in ("network", "n_members", "n_candidates") if getattr(self, name) not in ("auto", 0)]:
+            raise InvalidData(f"With time= {given[0]} has no effect, as no networks are trained. Leave it out.")
 
     @property
     def exact(self) -> bool:

@@ -3,6 +3,7 @@
 import copy
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,10 +13,11 @@ from unfade.data.observations import Observations
 from unfade.data.timeline import Timeline
 from unfade.methods.recipes import Task
 from unfade.methods.registry import FitResult
+from unfade.methods.rounds import Rounds
 from unfade.models.latent_variable import Ensemble
 from unfade.models.series import series_blocks
 from unfade.models.state_space import StateSpace
-from unfade.models.state_space_fitting import state_space
+from unfade.models.state_space_fitting import rounds_of
 from unfade.training.early_stopping import Split
 from unfade.training.loop import Ended, History
 
@@ -26,8 +28,20 @@ _HELD, _HELD_CELLS, _SCORED_ROWS = 0.1, 1000, 8192
 _DRAWS = 32  # of held-out cells
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """A model fitted without the held-out cells, its draws of these, and their CRPS."""
+
+    lags: int
+    model: StateSpace
+    predicted: Tensor
+    crps: float
+
+
 def fit_series(task: Task, timeline: Timeline) -> FitResult[Ensemble]:
     """Fit state-space models of each number of lags; the one that predicts held-out cells best is fitted to all data.
+
+    Ctrl-C and callbacks end the fit with the best model so far.
 
     Parameters
     ----------
@@ -39,29 +53,47 @@ def fit_series(task: Task, timeline: Timeline) -> FitResult[Ensemble]:
     -------
     FitResult
     """
-    obs = task.obs.to("cpu")
-    split, histories = hold_out_blocks(obs, timeline, task.seed, task.corruption), []
-    choices = LAGS[:1] if task.corruption.learned else LAGS  # a second lag looks much like noise
-    best, found = choices[-1], None
-    for lags in choices if split is not None else ():
-        assert split is not None
-        started = time.monotonic()
-        corruption = copy.deepcopy(task.corruption)
-        trial = Ensemble([fitted(split.seen, timeline, corruption, task.seed, lags)])
-        predicted = _predicted(trial, split, timeline, task.seed)
-        score = split.crps(predicted, corruption)
-        histories.append(_history(started, f"state space, {lags} lags: CRPS of held-out cells {score:.4f}"))
-        if found is None or score < found[0]:
-            best, found = lags, (score, predicted)
+    obs, histories, trials = task.obs.to("cpu"), list[History](), list[_Trial]()
+    split = hold_out_blocks(obs, timeline, task.seed, task.corruption)
+    choices = () if split is None else LAGS[:1] if task.corruption.learned else LAGS  # a second lag looks much like noise
+    rounds = Rounds(task, len(choices) + 1, _rounds(task.corruption))
+    for lags in choices:
+        if split is not None and not rounds.hurry():
+            trials += _trial(task, split, timeline, lags, rounds, histories)
+    best = min(trials, key=lambda trial: trial.crps, default=None)
+    lags = LAGS[-1] if best is None else best.lags
     started = time.monotonic()
-    member = fitted(obs, timeline, task.corruption, task.seed, best)
-    histories.append(_history(started, f"state space, {best} lags, on all cells"))
+    member = None if rounds.stopped else rounds.run(_fits(obs, timeline, task.corruption, task.seed, lags, rounds))
+    if member is None:
+        assert best is not None
+        member = best.model
+    else:
+        histories.append(_history(started, f"state space, {lags} lags, on all cells", rounds.ended))
     posterior = Ensemble([member.requires_grad_(False).eval()])
-    return FitResult(posterior, tuple(histories), split, None if found is None else found[1])
+    return FitResult(posterior, tuple(histories), split, None if best is None else best.predicted)
 
 
-def _history(started: float, note: str) -> History:
-    return History(seconds=time.monotonic() - started, ended=Ended.NOT_TRAINED, note=note)
+def _rounds(corruption: Corruption) -> int:
+    return ROUNDS_WITH_NOISE if corruption.learned else ROUNDS
+
+
+def _trial(
+    task: Task, split: Split, timeline: Timeline, lags: int, rounds: Rounds, histories: list[History]
+) -> list[_Trial]:
+    """Fit to what is seen and predict the held-out cells; nothing if not a round was done."""
+    started, corruption = time.monotonic(), copy.deepcopy(task.corruption)
+    model = rounds.run(_fits(split.seen, timeline, corruption, task.seed, lags, rounds))
+    if model is None:
+        return []
+    predicted = _predicted(Ensemble([model]), split, timeline, task.seed)
+    score = split.crps(predicted, corruption)
+    note = f"state space, {lags} lags: CRPS of held-out cells {score:.4f}"
+    histories.append(_history(started, note, rounds.ended))
+    return [_Trial(lags, model, predicted, score)]
+
+
+def _history(started: float, note: str, ended: Ended) -> History:
+    return History(seconds=time.monotonic() - started, ended=ended, note=note)
 
 
 def series_seconds(task: Task, timeline: Timeline) -> float:
@@ -77,34 +109,20 @@ def series_seconds(task: Task, timeline: Timeline) -> float:
     float
     """
     started = time.monotonic()
-    fitted(task.obs, timeline, copy.deepcopy(task.corruption), task.seed, LAGS[-1], rounds=2)
-    fits, rounds = (2, ROUNDS_WITH_NOISE) if task.corruption.learned else (1 + len(LAGS), ROUNDS)
-    return (time.monotonic() - started) / 2 * fits * rounds
+    rounds = Rounds(task, 1, 2)
+    rounds.run(_fits(task.obs, timeline, copy.deepcopy(task.corruption), task.seed, LAGS[-1], rounds))
+    fits = (1 if task.corruption.learned else len(LAGS)) + 1
+    return (time.monotonic() - started) / 2 * fits * _rounds(task.corruption)
 
 
-def fitted(
-    obs: Observations, timeline: Timeline, corruption: Corruption, seed: int, lags: int, rounds: int | None = None
-) -> StateSpace:
-    """Fit a state-space model to windows of the series; a noise level that is to be learned is, in the corruption.
-
-    Parameters
-    ----------
-    obs : Observations, (rows, features)
-    timeline : Timeline
-    corruption : Corruption
-    seed, lags : int
-    rounds : int or None
-        None: more where noise is learned.
-
-    Returns
-    -------
-    StateSpace
-    """
+def _fits(
+    obs: Observations, timeline: Timeline, corruption: Corruption, seed: int, lags: int, rounds: Rounds
+) -> Iterator[StateSpace]:
+    """Fit to windows of the series, a model per round; a noise level that is to be learned is, in the corruption."""
     rows, times = _windows(timeline, lags, seed)
     there, safe = (rows >= 0)[..., None], rows.clamp(min=0)
-    rounds = rounds or (ROUNDS_WITH_NOISE if corruption.learned else ROUNDS)
     y, season = obs.values.double()[safe] * there, timeline.clock.season(times)
-    return state_space(y, obs.observed[safe] & there, season, corruption, seed, lags, rounds)
+    return rounds_of(y, obs.observed[safe] & there, season, corruption, seed, lags, rounds.left)
 
 
 def _windows(timeline: Timeline, lags: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -122,7 +140,7 @@ def _windows(timeline: Timeline, lags: int, seed: int) -> tuple[Tensor, Tensor]:
     inside = steps < grid.lengths[which][:, None]
     place = (grid.starts[which][:, None] + steps).clamp(max=len(grid.rows) - 1)
     rows = torch.where(inside, grid.rows[place], -1)
-    return rows, grid.times[grid.starts[which]][:, None] + steps * timeline.clock.step
+    return rows, grid.times[place]
 
 
 def hold_out_blocks(obs: Observations, timeline: Timeline, seed: int, corruption: Corruption) -> Split | None:

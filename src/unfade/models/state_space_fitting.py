@@ -4,6 +4,7 @@ The sums that the regressions need are averaged over rounds (Delyon, Lavielle an
 settle at those of greatest likelihood.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -32,10 +33,30 @@ class _Sums:
         return _Sums(*(torch.lerp(a, b, share) for a, b in pairs))
 
 
+RoundsLeft = Callable[[int], int]  # by the number of rounds that are done
+
+
 def state_space(
     y: Tensor, seen: Tensor, season: Tensor, corruption: Corruption, seed: int, lags: int = 2, rounds: int = 40
 ) -> StateSpace:
     """Fit to windows of data; where the corruption's noise is to be learned, it is, in place.
+
+    Parameters
+    ----------
+    y, seen, season, corruption, seed, lags, rounds : as in `rounds_of`
+
+    Returns
+    -------
+    StateSpace
+    """
+    *_, model = rounds_of(y, seen, season, corruption, seed, lags, lambda done: rounds - done)
+    return model
+
+
+def rounds_of(
+    y: Tensor, seen: Tensor, season: Tensor, corruption: Corruption, seed: int, lags: int, rounds_left: RoundsLeft
+) -> Iterator[StateSpace]:
+    """Fit to windows of data and give the model after each round.
 
     Parameters
     ----------
@@ -45,29 +66,43 @@ def state_space(
     corruption : Corruption
     seed : int
     lags : int
-    rounds : int
+    rounds_left : callable
+        Asked before each round how many to do yet; the first answer is the most.
 
     Returns
     -------
-    StateSpace
+    iterator of StateSpace
+        One model, which each round changes in place.
     """
     y, seen, season = y.double(), seen.bool(), season.double()
-    columns, generator = y.shape[-1], torch.Generator().manual_seed(seed)
-    coefficients = _season(y, seen, season)
-    learned = corruption.searched.expand(columns).clone() if corruption.learned else torch.zeros(columns, dtype=torch.bool)
-    z = (y - season @ coefficients) * seen
-    spread = (z.square().sum((0, 1)) / seen.sum((0, 1)).clamp(min=1)).clamp(min=1e-6)
-    memory = 0.98 if learned.any() else 0.9  # smooth at first, so that the noise is reached from above
-    first = torch.cat([memory * torch.eye(columns).double()[None], torch.zeros(lags - 1, columns, columns).double()])
-    model = StateSpace(corruption, first, torch.diag(((1 - memory**2) * spread).sqrt()), coefficients)
+    generator = torch.Generator().manual_seed(seed)
+    model = _first(y, seen, season, corruption, lags)
+    z, learned = (y - season @ model.season) * seen, _learned(corruption, y.shape[-1])
     sums: _Sums | None = None
-    for number in range(rounds):
-        drawn = _drawn(model, z, seen, generator)
-        found = _sums(drawn, z, seen, lags)
-        late = number + 1 - int(_FIRST * rounds)
+    done, left = 0, rounds_left(0)
+    while left > 0:
+        late = done + 1 - int(_FIRST * (done + left))
+        found = _sums(_drawn(model, z, seen, generator), z, seen, lags)
         sums = found if sums is None or late <= 1 else sums.towards(found, 1 / late)
         _maximise(model, sums, learned, _FAST if late <= 1 else 1.0)
-    return model
+        yield model
+        done += 1
+        left = min(left - 1, rounds_left(done))
+
+
+def _learned(corruption: Corruption, columns: int) -> Tensor:
+    """Find the columns whose noise is to be learned, (columns,)."""
+    return corruption.searched.expand(columns).clone() if corruption.learned else torch.zeros(columns, dtype=torch.bool)
+
+
+def _first(y: Tensor, seen: Tensor, season: Tensor, corruption: Corruption, lags: int) -> StateSpace:
+    """Start from columns without relations, of slow autoregressions."""
+    coefficients, columns = _season(y, seen, season), y.shape[-1]
+    z = (y - season @ coefficients) * seen
+    spread = (z.square().sum((0, 1)) / seen.sum((0, 1)).clamp(min=1)).clamp(min=1e-6)
+    memory = 0.98 if _learned(corruption, columns).any() else 0.9  # smooth, so that the noise is reached from above
+    first = torch.cat([memory * torch.eye(columns).double()[None], torch.zeros(lags - 1, columns, columns).double()])
+    return StateSpace(corruption, first, torch.diag(((1 - memory**2) * spread).sqrt()), coefficients)
 
 
 def _season(y: Tensor, seen: Tensor, season: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ from unfade.rng import step_keys
 from unfade.training.checkpoints import Checkpoint
 
 CATEGORIES = 10_000  # different texts of a column that are told apart; a column with more passes through
+_STRETCH, _STEPS = 2048, 2**16  # rows of a series that are kept together, and all of them
 _LEAST_ROWS = 20_000  # a sample has as many, however few steps there are: sizes and scales are found from it
 _FIT_BYTES = 64  # that a fit takes for a feature of a row
 
@@ -66,18 +67,8 @@ def fit_stream(
     return fit_sample(rec, take_sample(rec.parameters(), path, memory, seed), checkpoint)
 
 
-def refuse_time(parameters: Parameters) -> None:
-    """Raise InvalidData if rows are steps of series: parts of a file would not know of each other."""
-    if parameters.time is not None:
-        raise InvalidData(
-            f"time={parameters.time!r} needs all rows of a series at once, and this goes part by part. Use fit, transform "
-            "and sample on the table (-o FILE on the command line), or leave time out."
-        )
-
-
 def take_sample(parameters: Parameters, path: str | os.PathLike[str] | Source, memory: str | int, seed: int) -> "Sample":
     """Read a table once, and keep the rows that a fit needs."""
-    refuse_time(parameters)
     source = Source.open(path)
     sample = Sample(source.schema, parse_memory(memory), seed, parameters)
     for table in source.tables(READ):
@@ -211,7 +202,7 @@ class Sample:
     """A uniform sample of rows taken in one pass, and the rows that a sample must not miss.
 
     Each row has a key, a hash of the seed and its number: the sample is the rows of the smallest keys, so it depends on
-    nothing else. If all rows fit, it is all rows.
+    nothing else. If all rows fit, it is all rows. Steps of series have one key per stretch, so these stay together.
     """
 
     def __init__(self, schema: pa.Schema, memory: int, seed: int, wanted: Parameters):
@@ -219,7 +210,7 @@ class Sample:
         self.rows = self.held_rows = self.bytes = self.missing = 0
         self.highest: int | None = None  # key of a row that is kept, where not all are
         self.held: list[tuple[np.ndarray, np.ndarray, pa.Table]] = []  # numbers of rows, their keys, the rows
-        looks = {each.name: _look(each.type, (wanted.kinds or {}).get(each.name)) for each in schema}
+        looks = {each.name: _look(each.type, (wanted.kinds_given() or {}).get(each.name)) for each in schema}
         self.looks = {name: look(marks_of(wanted.missing, name)) for name, look in looks.items() if look is not None}
 
     @property
@@ -228,14 +219,18 @@ class Sample:
         return self.rows <= self._most()
 
     def _most(self) -> int:
-        """Compute the number of rows that fit into memory."""
+        """Compute the number of rows that fit into memory, or that a fit to series takes at most."""
         features = sum(look.features for look in self.looks.values())
-        return max(1000, int((self.memory - FIXED_BYTES) / (_FIT_BYTES * features + 3 * self.bytes / max(1, self.rows))))
+        each = _FIT_BYTES * features + 3 * self.bytes / max(1, self.rows)
+        fit = max(1000, int((self.memory - FIXED_BYTES) / each))
+        return fit if self.wanted.time is None else min(fit, _STEPS)
 
     def _enough(self) -> int:
         """Compute the number of rows to keep: those that training can see, if not all fit."""
         if self.has_all_rows:
             return self.rows
+        if self.wanted.time is not None:
+            return self._most()
         wanted, features = self.wanted, sum(look.features for look in self.looks.values())
         members = wanted.members_to_train(features)
         training = wanted.training or training_for(wanted.method, members, self.rows, predictive=self._predictive(features))
@@ -253,7 +248,8 @@ class Sample:
         for name, look in self.looks.items():
             look.look(table[name], self.rows, name)
         numbers = torch.arange(self.rows, self.rows + len(table))
-        keys = step_keys(torch.tensor([self.seed]), numbers)[:, 0].numpy()
+        together = 1 if self.wanted.time is None else _STRETCH
+        keys = step_keys(torch.tensor([self.seed]), numbers // together)[:, 0].numpy()
         self.held.append((numbers.numpy(), keys, table))
         self.rows, self.bytes = self.rows + len(table), self.bytes + table.nbytes
         if self.highest is not None:

@@ -20,7 +20,7 @@ from unfade.io.large_tables import FIXED_BYTES, Source, parse_memory
 from unfade.pipeline import Block, Recovered, recover
 from unfade.renamed import takes_old_names
 from unfade.storage import check_free, followed
-from unfade.streaming.fit import refuse_time
+from unfade.streaming.series import series_blocks
 from unfade.training.progress import counting
 
 PARTIAL = ".partial"  # ending of the folder that is written to until all is there
@@ -83,20 +83,27 @@ def recover_stream(
 
     def write(found: Recovered) -> None:
         """Write the parts of a block, and count its rows."""
-        parts = as_tables(found, found.block.given.schema, "row")
+        parts, rows = as_tables(found, opened.schema, "row"), found.block.wanted
         for name in what:
-            _write(parts[name], folder / name / f"part-{found.block.start // size:06d}.parquet")
-        add(len(found.block.given))
+            _write(parts[name], folder / name / f"part-{rows.start // size:06d}.parquet")
+        add(len(rows))
 
     with _partial_folder(target, plan, what, resume) as folder, counting(show, "writing parts") as add:
         done = _complete(folder, what) * size
-        blocks = (Block(done + number * size, table) for number, table in enumerate(opened.tables(size, done)))
+        blocks = _blocks(model, opened, size, done)
         recover(model, blocks, [write], int(draws), int(seed), clean, int(workers))
         if not _complete(folder, what):
             raise InvalidFile(f"{opened.path} has no rows. Expected at least one row of data.")
         for name in what:
             _settle(folder / name)
     return target
+
+
+def _blocks(model: FittedModel, source: Source, size: int, start: int) -> Iterator[Block]:
+    """Read the parts of a table, with their context if rows are steps of series."""
+    if model.clock is not None:
+        return series_blocks(model, source, size, start)
+    return (Block(start + number * size, table) for number, table in enumerate(source.tables(size, start)))
 
 
 def copy_stream(source: Source, target: Path, memory: str | int, seed: int = 0) -> None:
@@ -129,16 +136,17 @@ def as_tables(found: Recovered, schema: pa.Schema, row_name: str | None = None) 
 
     row_name: name of a column with the number of each row, if there is to be one.
     """
-    parts, rows = {}, len(found.block.given)
+    ids = np.asarray(found.block.ids)[found.block.inside]
+    first, parts = found.block.inside.start or 0, {}
     if found.clean is not None:
-        parts["clean.parquet"] = _like(found.clean, schema)
+        parts["clean.parquet"] = _like(found.clean.slice(first, len(ids)), schema)
     if found.draws is not None:
         below = []
         for number, draw in enumerate(found.draws):
-            one = _like(draw, schema)
+            one = _like(draw.slice(first, len(ids)), schema)
             if row_name is not None:
-                one = one.add_column(0, row_name, pa.array(np.asarray(found.block.ids)))
-            below.append(one.add_column(0, "draw", pa.array(np.full(rows, number))))
+                one = one.add_column(0, row_name, pa.array(ids))
+            below.append(one.add_column(0, "draw", pa.array(np.full(len(ids), number))))
         parts["draws.parquet"] = pa.concat_tables(below, promote_options="permissive")
     return parts
 
@@ -165,7 +173,6 @@ def _nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def with_candidates(model: FittedModel, n_candidates: int | str | None) -> FittedModel:
     """Return the model with another number of proposals per draw, if one is given."""
-    refuse_time(model.parameters)
     return model if n_candidates is None else model.with_options(n_candidates=n_candidates)
 
 

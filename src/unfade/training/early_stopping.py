@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from unfade.corruption.noise import Corruption
 from unfade.data.observations import Observations
-from unfade.metrics import coverage_due, crps, stretch
+from unfade.metrics import central_interval, coverage_due, crps, stretch
 from unfade.rng import generator_normals
 from unfade.training import distributed as processes
 from unfade.training.checkpoints import Checkpoint
@@ -90,6 +90,13 @@ def widths(
         totals[j], variances[j] = quantile(far[held[:, j], j], spread[held[:, j], j])
     wanted = ((totals * (variances + noise) - noise) / variances).clamp(min=0).sqrt()
     return torch.where(fine, wanted, found).clamp(0.5, 2.0)
+
+
+def without_ties(split: Split, clean: Tensor, corruption: Corruption, level: float = 0.9) -> Split:
+    """Leave out held-out cells of repeated values at an end of their interval: no scale moves them in or out."""
+    ends = central_interval(split.observed(clean, corruption), level)
+    tied = torch.stack([end == split.held.values for end in ends]).any(0)
+    return replace(split, held=split.held.only(~tied))
 
 
 def hold_out(obs: Observations, seed: int, corruption: Corruption) -> Split | None:
