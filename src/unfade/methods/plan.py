@@ -154,8 +154,7 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     gaps = [] if data.timeline else [g for g in find_gaps(obs, columns) if not constraints.explains(g.column, g.other)]
     _warn(parameters, data, encoder, gaps, images := conv is not None or is_image(obs.event_shape), constraints)
     stacked = _stacked(parameters, encoder, growing)
-    beside_trees = stacked and parameters.exact and parameters.max_seconds is None and len(obs) < MANY
-    architecture = conv or _fully_connected(parameters, len(obs), encoder, beside_trees)
+    architecture = conv or _fully_connected(parameters, len(obs), encoder, stacked)
     by_prediction = predicts(settings.get("posterior", "auto"), len(encoder.numbers))
     predictive = method == "tae" and by_prediction and not architecture.decoder_sees
     members = parameters.members_to_train(encoder.features, stacked)
@@ -283,13 +282,14 @@ def _convolutional(parameters: Parameters, obs: Observations) -> ConvArchitectur
     return conv_architecture(network, obs.event_shape, paper or (method == "tae" and exact))
 
 
-def _fully_connected(parameters: Parameters, samples: int, encoder: FeatureEncoder, beside_trees: bool) -> AnyArchitecture:
+def _fully_connected(parameters: Parameters, samples: int, encoder: FeatureEncoder, stacked: bool) -> AnyArchitecture:
     """The user's networks, the method's own, or some that suit the data."""
     bounded = encoder.ends is not None
     if parameters.method == "flow":
         return parameters.architecture or flow_architecture(encoder.event_shape, parameters.torch_device().type == "cuda")
     chosen = parameters.architecture or METHODS[parameters.method].architecture
-    chosen = chosen or architecture_for(samples, int(encoder.modelled.sum()), bounded, beside_trees)
+    small = stacked and parameters.exact and parameters.max_seconds is None and samples < MANY  # trees see noise as signal
+    chosen = chosen or architecture_for(samples, int(encoder.modelled.sum()), bounded, small)
     if isinstance(chosen, Architecture) and chosen.bounded and not bounded:
         raise InvalidData(
             "A bounded architecture needs bounds with both ends, near the data, of at least one column of numbers that "
