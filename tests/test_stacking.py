@@ -61,7 +61,8 @@ def test_a_stack_is_fitted_drawn_saved_and_named(tmp_path):
     found = shares(rec.posterior_)
     assert sum(found.values()) == pytest.approx(1.0)
     assert "trees" in found
-    assert f"{round(16 * found['trees'])}" in in_words(rec.posterior_)
+    words = in_words(rec.posterior_)
+    assert ("all draws from trees" if len(found) == 1 else f"{round(16 * found['trees'])}") in words
     draws = rec.sample(Y, 20).values
     assert np.array_equal(draws[:7], rec.sample(Y, 7).values)
     assert np.array_equal(draws[:, 5:8], rec.sample(Y[5:8], 20, row_ids=[5, 6, 7]).values)

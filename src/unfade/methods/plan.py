@@ -44,7 +44,7 @@ from unfade.models.architectures import (
 )
 from unfade.training.loop import TrainingConfig
 
-MANY = 10_000  # samples from which networks beside trees are as wide as alone
+MANY = 10_000  # samples from which networks of a stack are as wide as alone
 
 
 @dataclass(frozen=True)
@@ -153,11 +153,10 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     encoder = model_space(obs, columns, scaling, noise, parameters.bounds, mixed, conv is not None, relative)
     gaps = [] if data.timeline else [g for g in find_gaps(obs, columns) if not constraints.explains(g.column, g.other)]
     _warn(parameters, data, encoder, gaps, images := conv is not None or is_image(obs.event_shape), constraints)
-    stacked = _stacked(parameters, encoder, growing)
-    architecture = conv or _fully_connected(parameters, len(obs), encoder, stacked)
+    architecture = conv or _fully_connected(parameters, len(obs), encoder, _stacked(parameters, encoder, growing))
     by_prediction = predicts(settings.get("posterior", "auto"), len(encoder.numbers))
     predictive = method == "tae" and by_prediction and not architecture.decoder_sees
-    members = parameters.members_to_train(encoder.features, stacked)
+    members = parameters.members_to_train(encoder.features, stacked := _stacked(parameters, encoder, growing))
     training = parameters.training or training_for(
         method, members, len(obs), encoder.features if conv is not None else None, predictive, stacked,
         timed=parameters.max_seconds is not None,
@@ -288,7 +287,7 @@ def _fully_connected(parameters: Parameters, samples: int, encoder: FeatureEncod
     if parameters.method == "flow":
         return parameters.architecture or flow_architecture(encoder.event_shape, parameters.torch_device().type == "cuda")
     chosen = parameters.architecture or METHODS[parameters.method].architecture
-    small = stacked and parameters.exact and parameters.max_seconds is None and samples < MANY  # trees see noise as signal
+    small = stacked and parameters.exact and parameters.max_seconds is None and samples < MANY  # trees model noise too
     chosen = chosen or architecture_for(samples, int(encoder.modelled.sum()), bounded, small)
     if isinstance(chosen, Architecture) and chosen.bounded and not bounded:
         raise InvalidData(
