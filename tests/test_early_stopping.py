@@ -53,3 +53,20 @@ def test_few_cells_and_coarse_features_change_nothing():
     found = widths(split(values), draws, exact, torch.tensor([True, False]))
     assert found[0] > 1.3
     assert found[1] == 1
+
+
+def test_mostly_zeros_are_left_as_they_are():
+    exact, fine = GaussianNoise(torch.zeros(2)), torch.tensor([True, True])
+    values, draws = normals(3000, 2), 1.5 * normals(60, 3000, 2, seed=1)
+    assert widths(split(values), draws, exact, fine) == pytest.approx(1 / 1.5, rel=0.1)
+    values[:, 1], draws[..., 1] = values[:, 1].clamp(min=0), draws[..., 1].clamp(min=0)
+    found = widths(split(values), draws, exact, fine)
+    assert found[0] == pytest.approx(1 / 1.5, rel=0.1)
+    assert found[1] == 1
+
+
+def test_ends_that_are_the_truth_hold_it_at_any_scale():
+    """Draws too wide and rounded: a tenth of the cells tie with an end, and do not keep the scale at 1."""
+    exact, fine = GaussianNoise(torch.zeros(1)), torch.tensor([True])
+    values, draws = (4 * normals(3000, 1)).round() / 4, (4 * 1.3 * normals(60, 3000, 1, seed=1)).round() / 4
+    assert float(widths(split(values), draws, exact, fine)) < 0.85

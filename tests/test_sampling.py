@@ -105,5 +105,5 @@ def test_a_row_has_the_same_draws_at_any_place_of_a_narrow_table(columns):
 
 def test_a_row_alone_is_not_drawn_with_hundreds():
     """A block is as costly as its rows, however many of them were asked for."""
-    assert _block_size(10, 200, "cpu") == 32
+    assert _block_size(10, 200, "cpu") == 128
     assert _block_size(10, 16, "cpu") == 512

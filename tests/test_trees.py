@@ -7,6 +7,7 @@ import torch
 from unfade.corruption.mixed import MixedLikelihood
 from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations
+from unfade.models import tree_fitting
 from unfade.models.tree_fitting import chained_trees
 from unfade.models.trees import blank_trees
 from unfade.rng import KeyedNormals
@@ -47,6 +48,40 @@ def test_a_step_and_a_line_are_found():
     assert float((means[seen, 1] - x[seen, 1]).abs().mean()) < 0.3  # 1.5 by the column's own spread
     seen = ~obs.observed[:, 2] & obs.observed[:, 0]
     assert float((means[seen, 2] - x[seen, 2]).square().mean().sqrt()) < 0.15  # 0.05 at best
+
+
+def curve(n=500):
+    """A smooth function of two columns, and noise of its own."""
+    generator = torch.Generator().manual_seed(2)
+    x = 2 * torch.randn(n, 3, generator=generator)
+    x[:, 2] = x[:, 0].sin() + x[:, 1].cos() + 0.5 * torch.randn(n, generator=generator)
+    return x
+
+
+def test_draws_of_a_smooth_column_vary_as_much_as_they_err(monkeypatch):
+    x = curve()
+    observed = torch.rand(x.shape, generator=torch.Generator().manual_seed(3)) > torch.tensor([0.0, 0.0, 0.4])
+    obs, hidden = Observations(x * observed, observed), ~observed[:, 2]
+
+    def ratio():
+        draws = drawn(chained_trees(obs, GaussianNoise(), 0), obs, 12)[:, hidden, 2]
+        error = (draws.mean(0) - x[hidden, 2]).square().mean()
+        return float((error / (draws.var(0).mean() * (1 + 1 / 12))).sqrt())
+
+    narrowed = ratio()
+    monkeypatch.setattr(tree_fitting, "_NARROWEST", 1.0)
+    plain = ratio()
+    assert abs(np.log(narrowed)) < abs(np.log(plain)) - 0.05
+    assert narrowed == pytest.approx(1.0, abs=0.15)
+
+
+def test_donors_of_a_column_of_many_zeros_are_observed_values():
+    x = curve()
+    x[:, 2] = (x[:, 2] * 10).clamp(min=0)
+    trees = chained_trees(holed(x), GaussianNoise(), 0)
+    plain = (~trees.slope.any(-1))[:, 2].nonzero().flatten().tolist()
+    first, count = trees.spans[plain[0], 2].tolist()
+    assert set(trees.donors[first : first + count].tolist()) <= set(x[:, 2].tolist())
 
 
 def test_a_regression_stands_under_the_trees_where_it_predicts_better():

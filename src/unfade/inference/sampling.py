@@ -16,7 +16,7 @@ from unfade.rng import KeyedNormals, Normals
 
 _DRAWS = 16  # draws that go through the networks together
 _ENTRIES = {"cpu": 2**21, "cuda": 2**25}  # entries of x that are in memory together, roughly
-_LATENTS = {"cpu": 2**13, "cuda": 2**19}  # and as many z
+_LATENTS = {"cpu": 2**15, "cuda": 2**19}  # and as many z
 
 
 def draw_blocks(

@@ -45,6 +45,7 @@ from unfade.models.architectures import (
 from unfade.training.loop import TrainingConfig
 
 _FEW = 10  # values of integers that carry no noise to learn
+MANY = 10_000  # samples from which networks of a stack are as wide as alone
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     encoder = model_space(obs, columns, scaling, noise, parameters.bounds, mixed, conv is not None, relative)
     gaps = [] if data.timeline else [g for g in find_gaps(obs, columns) if not constraints.explains(g.column, g.other)]
     _warn(parameters, data, encoder, gaps, images := conv is not None or is_image(obs.event_shape), constraints)
-    architecture = conv or _fully_connected(parameters, len(obs), encoder)
+    architecture = conv or _fully_connected(parameters, len(obs), encoder, _stacked(parameters, encoder, growing))
     by_prediction = predicts(settings.get("posterior", "auto"), len(encoder.numbers))
     predictive = method == "tae" and by_prediction and not architecture.decoder_sees
     members = parameters.members_to_train(encoder.features, stacked := _stacked(parameters, encoder, growing))
@@ -290,13 +291,14 @@ def _convolutional(parameters: Parameters, obs: Observations) -> ConvArchitectur
     return conv_architecture(network, obs.event_shape, paper or (method == "tae" and exact))
 
 
-def _fully_connected(parameters: Parameters, samples: int, encoder: FeatureEncoder) -> AnyArchitecture:
+def _fully_connected(parameters: Parameters, samples: int, encoder: FeatureEncoder, stacked: bool) -> AnyArchitecture:
     """The user's networks, the method's own, or some that suit the data."""
     bounded = encoder.ends is not None
     if parameters.method == "flow":
         return parameters.architecture or flow_architecture(encoder.event_shape, parameters.torch_device().type == "cuda")
     chosen = parameters.architecture or METHODS[parameters.method].architecture
-    chosen = chosen or architecture_for(samples, int(encoder.modelled.sum()), bounded)
+    small = stacked and parameters.exact and parameters.max_seconds is None and samples < MANY  # trees model noise too
+    chosen = chosen or architecture_for(samples, int(encoder.modelled.sum()), bounded, small)
     if isinstance(chosen, Architecture) and chosen.bounded and not bounded:
         raise InvalidData(
             "A bounded architecture needs bounds with both ends, near the data, of at least one column of numbers that "

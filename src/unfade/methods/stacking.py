@@ -31,6 +31,7 @@ from unfade.training.loop import Ended, History
 
 TURNS, LEAST = 16, 2  # draws that shares are counted in; the least share that is not none, of these
 LEAST_CHAINS = 8  # of trees on all data
+HURRY = 3.0  # seconds, where fewer are left
 LINEAR_CELLS = 200_000  # that the linear model is fitted to; of more rows, to some
 SIMPLE_TOLERANCE = 1.02  # of CRPS: what is further behind a simple method on held-out cells is not given
 TRIAL_CHAINS, TRIAL_FACTORS, MOST_NETWORKS = 6, 3, 4  # of trees and linear models that are to predict held-out cells
@@ -133,16 +134,18 @@ def _late(task: Task) -> bool:
 
 
 def _cheap_kinds(task: Task, corruption: Corruption) -> tuple[list[Kind], tuple[History, ...]]:
-    """Fit the linear model and the trees to what is left of the data without held-out cells."""
+    """Fit the linear model and the trees to what is left of the data without held-out cells; trees first in a hurry."""
     split, histories = task.split, []
     kinds: list[Kind] = []
     assert split is not None
-    for name, fitted in (("linear model", _linear_members), ("trees", _tree_members)):
+    hurry = task.deadline is not None and task.deadline - time.monotonic() < HURRY
+    for name, fitted in sorted((("linear model", _linear_members), ("trees", _tree_members)), reverse=hurry):
         started = time.monotonic()
         if (name == "linear model" and corruption.categorical) or (kinds and _late(task)):
             continue
         try:
-            trial = fitted(task, split.seen, corruption, TRIAL_FACTORS if name == "linear model" else TRIAL_CHAINS)
+            part = task if task.deadline is None else replace(task, deadline=started + (task.deadline - started) / 3)
+            trial = fitted(part, split.seen, corruption, TRIAL_FACTORS if name == "linear model" else TRIAL_CHAINS)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # columns that are not to be told apart
             continue
         predicted = split.predict(cast(list[PosteriorLVM], trial), task.n_candidates, 48 // len(trial))
@@ -150,7 +153,7 @@ def _cheap_kinds(task: Task, corruption: Corruption) -> tuple[list[Kind], tuple[
         kinds.append(Kind(name, predicted, partial(fitted, task, task.obs, corruption)))
         note = f"{name}: CRPS of held-out cells {split.crps(predicted, corruption):.4f}"
         histories.append(History(seconds=time.monotonic() - started, ended=Ended.NOT_TRAINED, note=note))
-    return kinds, tuple(histories)
+    return sorted(kinds, key=lambda kind: kind.name), tuple(histories)
 
 
 def _linear_members(task: Task, obs: Observations, corruption: Corruption, count: int) -> list[nn.Module]:

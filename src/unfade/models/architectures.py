@@ -267,10 +267,10 @@ def conv_architecture(network: str, event_shape: Sequence[int], decoder_sees: bo
     return ConvArchitecture(image_of(event_shape), LARGE, decoder_sees=decoder_sees, widest=1.0)
 
 
-def architecture_for(samples: int, features: int, bounded: bool = False) -> Architecture:
-    """Sizes from the data: small nets for small tables, the paper's width for images and wide tables."""
+def architecture_for(samples: int, features: int, bounded: bool = False, stacked: bool = False) -> Architecture:
+    """Sizes from the data: small nets for small tables and for stacks; the paper's width for images and wide tables."""
     if features > 100:  # of very wide data as many units as keep each layer within some millions of weights
         units = max(16, min(400, _WEIGHTS // features))
         return Architecture(latent=32, hidden=(units, units), skip=True, bounded=bounded)
-    units, latent = (64, 8) if samples < 600 else (128, 16)
+    units, latent = (64, 8) if samples < 600 else (64 if stacked else 128, 16)
     return Architecture(latent=min(latent, 2 * features), hidden=(units, units), skip=True, bounded=bounded)

@@ -13,9 +13,11 @@ from unfade.data.observations import Observations
 from unfade.models.trees import SWEEPS, ChainedTrees, column_blocks
 
 CHAINS, MOST_ROWS = 12, 10_000
-_LEAF, _NOISY_LEAF, _FEATURES = 3, 5, 0.5  # rows of a leaf at least; share of the features that a split chooses from
+_LEAF, _NOISY_LEAF = 3, 5  # rows of a leaf at least
+_FEATURES = (0.5, 0.5, 1.0, 1.0)  # shares of the features that splits choose from, chain by chain
 _LEVEL = 0.1  # of CRPS: a column that trees with and without a regression predict as well as that is drawn by both
 _CHOOSING = 6  # chains that say whether a regression helps
+_FREQUENT, _FEW, _NARROWEST = 0.05, 30, 0.5  # share of a value; rows; share of a leaf's variance
 _LEVELS = 20  # of a category that trees split by
 
 
@@ -23,7 +25,8 @@ _LEVELS = 20  # of a category that trees split by
 class _Tree:
     """A tree as arrays (nodes,), as `ChainedTrees` has them, and what it predicts of rows out of its bootstrap.
 
-    unseen: a draw for each of these rows, (rows,), NaN for others; squares: their mean square distance from their leaf.
+    unseen, middle: a draw for each of these rows, and the mean it varies about, (rows,), NaN for others; squares: the mean
+    square distance of these rows from their leaf.
     """
 
     feature: np.ndarray
@@ -33,6 +36,7 @@ class _Tree:
     donors: np.ndarray
     slope: np.ndarray
     unseen: np.ndarray
+    middle: np.ndarray
     squares: float
     grown: Any = None  # as scikit-learn has it
 
@@ -90,7 +94,7 @@ def chained_trees(
             if sweep == 2 or (last and not len(column.holes)):
                 regressed[:, c] = _choose(state, column, rng)
             for chain in range(chains):
-                tree = _grow(state[chain], column, bool(regressed[chain, c]), rng)
+                tree = _grow(state[chain], chain, column, bool(regressed[chain, c]), rng)
                 _impute(state[chain], column, tree, corruption, rng)
                 forest[chain, c] = tree
         if last:
@@ -132,7 +136,8 @@ def _choose(state: np.ndarray, column: _Column, rng: np.random.Generator) -> np.
         return np.zeros(chains, dtype=bool)
     y = _target(state[0], column)
     plain, over = (
-        _pooled_crps(np.stack([_grow(x, column, on, rng).unseen for x in state[:_CHOOSING]]), y) for on in (False, True)
+        _pooled_crps(np.stack([_grow(x, k, column, on, rng).unseen for k, x in enumerate(state[:_CHOOSING])]), y)
+        for on in (False, True)
     )
     if abs(plain - over) < _LEVEL * min(plain, over):
         return np.arange(chains) % 2 == 1
@@ -147,8 +152,8 @@ def _pooled_crps(draws: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean(np.nanmean(np.abs(draws - y), 0) - apart)) if len(y) else np.inf
 
 
-def _grow(x: np.ndarray, column: _Column, regressed: bool, rng: np.random.Generator) -> _Tree:
-    """Grow a tree on a bootstrap of the rows where the column is observed; all of these rows are its donors."""
+def _grow(x: np.ndarray, chain: int, column: _Column, regressed: bool, rng: np.random.Generator) -> _Tree:
+    """Grow a tree of a chain on a bootstrap of the rows where the column is observed; all of these are its donors."""
     inputs, rows = np.ascontiguousarray(x[column.rows][:, column.inputs]), column.rows
     y, slope = _target(x, column), np.zeros(x.shape[1] + 1)
     drawn = rng.integers(0, len(rows), len(rows))
@@ -158,7 +163,8 @@ def _grow(x: np.ndarray, column: _Column, regressed: bool, rng: np.random.Genera
     kind = DecisionTreeClassifier if column.category else DecisionTreeRegressor
     if len(column.inputs) == 0 or len(rows) < 2:
         inputs = np.zeros((len(rows), 1), dtype=np.float32)
-    tree = kind(min_samples_leaf=column.leaf, max_features=_FEATURES, random_state=int(rng.integers(2**31)))
+    share, chance = _FEATURES[chain % len(_FEATURES)], int(rng.integers(2**31))
+    tree = kind(min_samples_leaf=column.leaf, max_features=share, random_state=chance)
     grown = tree.fit(inputs[drawn], y[drawn], check_input=False).tree_
     leaves = grown.apply(inputs)
     by_leaf = np.argsort(leaves, kind="stable")
@@ -172,15 +178,15 @@ def _grow(x: np.ndarray, column: _Column, regressed: bool, rng: np.random.Genera
     child = np.where(inner[:, None], np.stack([grown.children_left, grown.children_right], 1), np.stack([first, count], 1))
     feature = np.where(inner, column.inputs[np.maximum(grown.feature, 0)] if len(column.inputs) else -1, -1)
     out = np.bincount(drawn, minlength=len(rows)) == 0
-    unseen, squares = _unseen(y, by_leaf, leaves, first, count, centre, out, rng)
-    own = unseen + (_target(x, column) - y)
-    return _Tree(feature, grown.threshold, child, centre, donors, slope, own, squares, grown)
+    unseen, middle, squares = _unseen(y, by_leaf, leaves, first, count, centre, out, rng)
+    line = _target(x, column) - y
+    return _Tree(feature, grown.threshold, child, centre, donors, slope, unseen + line, middle + line, squares, grown)
 
 
 def _bare(features: int) -> _Tree:
     """A leaf with nothing but the middle of the model's space, of a column that was never observed."""
     zero = np.zeros(1)
-    return _Tree(np.array([-1]), zero, np.array([[0, 1]]), zero, zero, np.zeros(features + 1), zero, 1.0)
+    return _Tree(np.array([-1]), zero, np.array([[0, 1]]), zero, zero, np.zeros(features + 1), zero, zero, 1.0)
 
 
 def _ridge(inputs: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
@@ -194,21 +200,21 @@ def _ridge(inputs: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
 def _unseen(
     y: np.ndarray, by_leaf: np.ndarray, leaves: np.ndarray, first: np.ndarray, count: np.ndarray, centre: np.ndarray,
     out: np.ndarray, rng: np.random.Generator,
-) -> tuple[np.ndarray, float]:  # fmt: skip
-    """A donor's value for each row out of the bootstrap, and the mean square of their distance from their leaf's mean.
+) -> tuple[np.ndarray, np.ndarray, float]:  # fmt: skip
+    """A donor's value for each row out of the bootstrap, the mean of its donors, and the mean square distance from that.
 
     A row is no donor of its own, here; rows that are alone in their leaf do not count.
     """
-    place, drawn = np.empty(len(y), dtype=int), np.full(len(y), np.nan)
+    place, drawn, middle = np.empty(len(y), dtype=int), np.full(len(y), np.nan), np.full(len(y), np.nan)
     place[by_leaf] = np.arange(len(y))
     rows = np.flatnonzero(out & (count[leaves] > 1))
     if not len(rows):
-        return drawn, float(y.var())
+        return drawn, middle, float(y.var())
     leaf, own = leaves[rows], y[rows]
     picks = first[leaf] + (rng.random(len(rows)) * (count[leaf] - 1)).astype(int)
     drawn[rows] = y[by_leaf[picks + (picks >= place[rows])]]
-    without = (centre[leaf] * count[leaf] - own) / (count[leaf] - 1)
-    return drawn, float(np.mean((own - without) ** 2))
+    middle[rows] = (centre[leaf] * count[leaf] - own) / (count[leaf] - 1)
+    return drawn, middle, float(np.mean((own - middle[rows]) ** 2))
 
 
 def _impute(x: np.ndarray, column: _Column, tree: _Tree, corruption: Corruption, rng: np.random.Generator) -> None:
@@ -229,6 +235,26 @@ def _impute(x: np.ndarray, column: _Column, tree: _Tree, corruption: Corruption,
     x[column.holes, column.low] = drawn
 
 
+def _narrowed(trees: list[_Tree], y: np.ndarray, noise: float) -> tuple[float, float]:
+    """How far donors stay from the mean of their leaf, as a share, and the share of a leaf's variance that is not noise.
+
+    Draws of all trees vary by more than the error of their mean: leaves are no smaller than a few rows, and trees differ.
+    Rows out of the bootstraps say by how much. A column in which one value is frequent is left as it is.
+    """
+    kept = max(0.0, 1 - noise**2 / max(float(np.mean([tree.squares for tree in trees])), 1e-12))
+    draws, middles = (np.stack([getattr(tree, name) for tree in trees]) for name in ("unseen", "middle"))
+    count = (~np.isnan(draws)).sum(0)
+    chosen = count > 2
+    frequent = np.unique(y, return_counts=True)[1].max() > _FREQUENT * len(y)
+    if frequent or chosen.sum() < _FEW or not kept:
+        return 1.0, kept
+    draws, middles, y, count = draws[:, chosen], middles[:, chosen], y[chosen], count[chosen]
+    every, between = np.nanvar(draws, 0, ddof=1), np.nanvar(middles, 0, ddof=1).mean()
+    error = np.mean((y - np.nanmean(draws, 0)) ** 2 - every / count) - noise**2
+    share = (error - between) / max(kept * (every.mean() - between), 1e-12)
+    return float(np.sqrt(np.clip(share, _NARROWEST, 1.0))), kept
+
+
 def _gather(
     forest: dict[tuple[int, int], _Tree], columns: list[_Column], corruption: Corruption, values: np.ndarray, chains: int
 ) -> ChainedTrees:
@@ -246,8 +272,12 @@ def _gather(
         if not column.category and len(column.rows):
             own = values[column.rows, column.low]
             ends[:, c] = own.min(), own.max()
-            squares = np.mean([forest[k, c].squares for k in range(chains)])
-            share[c] = max(0.0, 1 - std[column.low] ** 2 / max(squares, 1e-12))
+            own_trees = [forest[k, c] for k in range(chains)]
+            near, share[c] = _narrowed(own_trees, own.astype(np.float64), float(std[column.low]))
+            for tree in own_trees:
+                leaf = tree.feature < 0
+                middle = np.repeat(tree.centre[leaf], tree.child[leaf, 1])
+                tree.donors[:] = middle + near * (tree.donors - middle)
     shape = (chains, len(columns))
     whole = {
         "roots": nodes[:-1].reshape(shape),

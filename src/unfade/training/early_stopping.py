@@ -40,7 +40,7 @@ class Split:
         """Draws of the clean values, (draws, rows, features): as many by each posterior."""
         normals = generator_normals(torch.Generator(self.given.values.device).manual_seed(self.seed))
         entries, cpu = self.given.values.shape[1], self.given.values.device.type == "cpu"
-        parts, height = [], max(1, min(64 if cpu else 1024, 2 ** (18 if cpu else 24) // entries))
+        parts, height = [], max(1, min(256 if cpu else 1024, 2 ** (18 if cpu else 24) // entries))
         for start in range(0, len(self.given), height):
             y = self.given[start : start + height]
             drawn = [each.draw(y, draws, normals, each.source(y, min(n_candidates, 50), normals)) for each in posteriors]
@@ -67,7 +67,8 @@ def widths(
     observed (split conformal prediction); of all cells together where a feature has fewer than a hundred; 1 where there
     are fewer than fifty in all. With noise, which is not to be stretched, it is what the clean draws need for that.
     Never less than half or more than twice as wide. Features that are not `fine` (categories, a handful of values) are
-    left as they are. rows: those to go by, all where not given.
+    left as they are, and those whose values are often the end of their interval (mostly zeros). rows: those to go by, all
+    where not given.
     """
     held = split.held.observed.cpu() & fine
     if rows is not None:
@@ -75,7 +76,11 @@ def widths(
     y = split.observed(clean, corruption)
     noise = corruption.level(clean.mean(0).to(corruption.exact.device)).detach().cpu().square()
     noise = noise.expand(len(held), len(fine)).mean(0)
-    far, spread = stretch(y, split.held.values.to(y.device), level).cpu(), clean.var(0).cpu()
+    truth = split.held.values.to(y.device)
+    low, high = (end.cpu() for end in central_interval(y, level))
+    tied = held & ((low == truth.cpu()) | (high == truth.cpu()))  # inside, whatever the scale
+    held = held & (tied.sum(0) <= _OFTEN * held.sum(0))
+    far, spread = stretch(y, truth, level).cpu().masked_fill(tied, 0.0), clean.var(0).cpu()
     found = torch.ones(len(fine))
     if held.sum() < 50:
         return found
@@ -89,7 +94,10 @@ def widths(
     for j in (fine & enough).nonzero().flatten().tolist():
         totals[j], variances[j] = quantile(far[held[:, j], j], spread[held[:, j], j])
     wanted = ((totals * (variances + noise) - noise) / variances).clamp(min=0).sqrt()
-    return torch.where(fine, wanted, found).clamp(0.5, 2.0)
+    return torch.where(fine & held.any(0), wanted, found).clamp(0.5, 2.0)
+
+
+_OFTEN = 0.2  # share of the held-out cells of a feature
 
 
 def without_ties(split: Split, clean: Tensor, corruption: Corruption, level: float = 0.9) -> Split:
@@ -158,7 +166,7 @@ class Rival:
         return scores[last] - gain > _HOPELESS * self.crps
 
 
-_PATIENCE, _HOPELESS = 300, 1.25  # steps before networks are judged; times the rival's CRPS that they may stay above
+_PATIENCE, _HOPELESS = 300, 1.13  # steps before networks are judged; times the rival's CRPS that they may stay above
 
 
 @dataclass(frozen=True)
