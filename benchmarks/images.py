@@ -67,7 +67,7 @@ def own_training(study: Study) -> dict[str, TrainingConfig]:
     training = study.schedule.training
     return {
         "tae-paper": replace(training, learning_rate=training.learning_rate / 2),
-        "tae": replace(training, steps=int(MORE * training.steps)),
+        "auto": replace(training, steps=int(MORE * training.steps)),
     }
 
 

@@ -11,7 +11,7 @@ from peers import cpu_seconds, peak_memory
 from unfade import Recoverer
 
 DRAWS = 20
-OURS = {"unfade": "tae", "MIWAE": "miwae"}  # and what `Recoverer` calls them
+OURS = {"unfade": "auto", "MIWAE": "miwae"}  # and what `Recoverer` calls them
 METHODS = [*OURS, "column draws", *peers.PEERS, *peers.R_PEERS]
 Data = np.ndarray | pd.DataFrame
 

@@ -21,13 +21,13 @@ from unfade.storage import whole_or_nothing
 
 LENGTHS = (250, 500, 1000, 2000, 4000, 8000)
 CURVES: dict[str, tuple[str, dict[str, Any], tuple[int | None, ...]]] = {
-    "unfade, batch 128, rate 3e-3 (default)": ("tae", {}, LENGTHS),
-    "unfade, batch 128, rate 1e-3": ("tae", {"learning_rate": 1e-3}, LENGTHS),
-    "unfade, batch 128, rate 1e-2": ("tae", {"learning_rate": 1e-2}, LENGTHS),
-    "unfade, batch 32, rate 3e-3": ("tae", {"batch_size": 32}, LENGTHS),
-    "unfade, batch 512, rate 3e-3": ("tae", {"batch_size": 512}, LENGTHS),
-    "unfade, rate constant": ("tae", {"decay": 0.0}, LENGTHS),
-    "unfade, length chosen by held-out pixels": ("tae", {}, (None,)),
+    "unfade, batch 128, rate 3e-3 (default)": ("auto", {}, LENGTHS),
+    "unfade, batch 128, rate 1e-3": ("auto", {"learning_rate": 1e-3}, LENGTHS),
+    "unfade, batch 128, rate 1e-2": ("auto", {"learning_rate": 1e-2}, LENGTHS),
+    "unfade, batch 32, rate 3e-3": ("auto", {"batch_size": 32}, LENGTHS),
+    "unfade, batch 512, rate 3e-3": ("auto", {"batch_size": 512}, LENGTHS),
+    "unfade, rate constant": ("auto", {"decay": 0.0}, LENGTHS),
+    "unfade, length chosen by held-out pixels": ("auto", {}, (None,)),
     "TAE as printed, batch 20, rate 2e-4": ("tae-paper", {}, (1000, 5000, 50_000, 500_000)),
 }
 
@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
         return measure(method, changes, None if steps == "chosen" else int(steps), chosen.device)
 
     if not chosen.report:
-        measure("tae", {}, 10, chosen.device)  # what the first use of a device costs is not counted
+        measure("auto", {}, 10, chosen.device)  # what the first use of a device costs is not counted
         run_all(cells, 1, run)
     names = ("seconds", "crps", "coverage", "due")
     results["points"] |= {f"{c.method}; {c.setting}": {n: r[n] for n in names} for c in cells if "crps" in (r := found(c))}

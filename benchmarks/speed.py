@@ -115,7 +115,7 @@ def frames(device: str, height: int = 480, width: int = 608) -> dict[str, float]
     rng, now, result = np.random.default_rng(0), clock(device), {}
     given = np.where(rng.random((32, height, width)) < 0.2, np.nan, 2000 + 500 * rng.normal(size=(32, height, width)))
     given = given.astype(np.float32)
-    for network, method in (("conv", "tae-paper"), ("conv-large", "tae")):
+    for network, method in (("conv", "tae-paper"), ("conv-large", "masked")):
         ticks: list[tuple[int, float]] = []
         training = TrainingConfig(batch_size=2, learning_rate=1e-3)
         if device == "cuda":

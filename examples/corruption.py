@@ -27,7 +27,7 @@ task = Task(
     seed=0,
     fixed_steps=True,
 )
-posterior = fit_method("tae", task, {}).posterior
+posterior = fit_method("auto", task, {}).posterior
 blocks = [
     values for _, values in draw_blocks(posterior, observations[:100], torch.arange(100), 20, seed=0, n_candidates=100)
 ]

@@ -218,7 +218,7 @@ def test_one_column_one_row_and_another_order(table):
 
 def test_scikit_learn_tools(table):
     y = np.nan_to_num(table).sum(1)
-    search = GridSearchCV(make_pipeline(quick(), LinearRegression()), {"recoverer__method": ["tae", "miwae"]}, cv=2)
+    search = GridSearchCV(make_pipeline(quick(), LinearRegression()), {"recoverer__method": ["auto", "miwae"]}, cv=2)
     assert np.isfinite(search.fit(table, y).best_score_)
     rec = clone(quick(architecture=Architecture(latent=2, hidden=(8,)))).set_output(transform="pandas")
     assert isinstance(rec.fit_transform(table), pd.DataFrame)

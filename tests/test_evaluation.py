@@ -112,7 +112,7 @@ def test_reconstruction_elbo_stays_below_the_posteriors_own_density():
     model, clean, obs = make(2000)
     architecture = Architecture(latent=2, hidden=(64, 64), decoder_hidden=(), skip=True, shared_variance=True)
     task = Task(obs, GaussianNoise(0.3), architecture, TrainingConfig(steps=1500), seed=0, fixed_steps=True)
-    posterior = fit_method("tae", task, {}).posterior
+    posterior = fit_method("auto", task, {}).posterior
     score = reconstruction_elbo(posterior, obs, clean, architecture, TrainingConfig(steps=1500))
     mean, covariance = model.posterior(obs)
     exact = torch.distributions.MultivariateNormal(mean, covariance).log_prob(clean.double()).mean()

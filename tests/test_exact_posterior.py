@@ -55,7 +55,7 @@ def fit(data, name, **settings):
 
 @pytest.fixture(scope="module")
 def tae(data):
-    return fit(data, "tae", weights=10)
+    return fit(data, "auto", weights=10)
 
 
 def test_miwae_with_resampling_meets_the_exact_posterior(data):
@@ -82,7 +82,7 @@ def test_tae_meets_the_exact_posterior(data, tae, n_candidates):
 
 @pytest.fixture(scope="module")
 def predictive(data):
-    return fit(data, "tae", posterior="predictive")
+    return fit(data, "masked")
 
 
 @pytest.mark.parametrize("n_candidates", [0, 500])
@@ -100,7 +100,7 @@ def test_what_predicts_meets_the_exact_posterior(data, predictive, n_candidates)
 
 
 def test_exact_bound_meets_the_exact_posterior(data):
-    posterior = fit(data, "tae", weights=10, posterior="bound", posterior_weights=8, posterior_share=0.5)
+    posterior = fit(data, "tae", weights=10, posterior_weights=8)
     error, ratio, coverage, relative = compare(data, draw(posterior, data[2][:ROWS]))
     print(f"exact bound: error {error:.3f}, sd ratio {ratio:.3f}, coverage {coverage:.3f}, CRPS ratio {relative:.3f}")
     assert error < 0.30

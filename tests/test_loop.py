@@ -57,7 +57,7 @@ def test_global_random_state_is_left_alone():
     torch.manual_seed(3)
     expected = torch.rand(4)
     torch.manual_seed(3)
-    fit_method("tae", task(), {})
+    fit_method("auto", task(), {})
     assert torch.equal(torch.rand(4), expected)
 
 
@@ -117,7 +117,7 @@ def test_ctrl_c_ends_the_whole_fit_with_what_is_there(at):
         if len(calls) == at:
             raise KeyboardInterrupt
 
-    found = fit_method("tae", replace(task(steps=200), fixed_steps=at == 3, on_step=interrupt), {})
+    found = fit_method("auto", replace(task(steps=200), fixed_steps=at == 3, on_step=interrupt), {})
     assert len(calls) == at
     assert found.interrupted
     assert torch.isfinite(weights(found.posterior)).all()
@@ -278,7 +278,7 @@ def test_methods_side_by_side_end_as_if_alone(name):
 
 def test_what_cannot_go_side_by_side_is_refused():
     with pytest.raises(InvalidData, match="same stages"):
-        fit_many("tae", [task(steps=2), task(steps=2)], [{}, {"posterior": "bound"}])
+        fit_many("auto", [task(steps=2), task(steps=2)], [{}, {"posterior": "bound"}])
     with pytest.raises(InvalidData, match="must be equal"):
         fit_many("mvae", [task(steps=2), task(steps=3)], [{}, {}])
 

@@ -204,7 +204,7 @@ def test_a_verdict_on_small_images_is_beside_what_is_around_their_holes():
     assert 0 < len(np.unique(cells.rows)) <= 8
 
 
-WAYS = [{"network": "conv", "method": method} for method in ("tae", "tae-paper", "mvae", "miwae")]
+WAYS = [{"network": "conv", "method": method} for method in ("auto", "tae-paper", "mvae", "miwae")]
 
 
 BLIND = ConvArchitecture((24, 40, 1), (8, 8), decoder_sees=False)  # trained to predict, as with noise

@@ -163,9 +163,9 @@ TOY_METHODS = {  # name: (recoverer, candidates); networks, steps and number of 
     "MVAE": (Recoverer("mvae"), 0),
     "MIWAE": (Recoverer("miwae"), 0),
     "TAE as printed": (Recoverer("tae-paper", training=TrainingConfig(learning_rate=5e-4)), 0),
-    "unfade": (Recoverer("tae", settings={"weights": 20}), 0),
+    "unfade": (Recoverer("auto", settings={"weights": 20}), 0),
     "MIWAE, n_candidates=500": (Recoverer("miwae"), 500),
-    "unfade, n_candidates=500": (Recoverer("tae", settings={"weights": 20}), 500),
+    "unfade, n_candidates=500": (Recoverer("auto", settings={"weights": 20}), 500),
 }
 
 

@@ -33,8 +33,9 @@ class Recoverer(FittedAttributes, Judged, OneToOneFeatureMixin, TransformerMixin
 
     Parameters
     ----------
-    method : {"tae", "flow", "tae-paper", "mvae", "miwae"}
-        How the posterior is trained.
+    method : {"auto", "masked", "flow", "tae", "tae-paper", "mvae", "miwae"}
+        How the posterior is trained. "auto": a stack of models for tables of up to 64 columns, "flow" for images of up to
+        4,096 numbers on a GPU, "masked" (masked prediction) for other wide data. "tae": posterior and prior apart.
     noise : None, float, array of one number per column, dict, "learn", "learn-shared", "learn-by-value" or "infer"
         Standard deviation of the noise of observed cells, in the units of the data. None: they are exact and are returned
         unchanged. ``{"temp": 0.5, "hum": "learn"}``: per column, the others exact. "learn": one level per column; a column
@@ -80,19 +81,19 @@ class Recoverer(FittedAttributes, Judged, OneToOneFeatureMixin, TransformerMixin
         for convolutional networks.
     network : {"auto", "full", "conv", "conv-large"}
         Fully connected networks, or for images (samples, height, width[, channels]) convolutional ones of two sizes.
-        "auto": the larger ones for images from 12 x 12 pixels with method "tae" (unless `settings` or `n_candidates` are
-        given), and above 64 x 64 with any method; else fully connected.
+        "auto": the larger ones for images from 12 x 12 pixels with method "auto" or "masked" (unless `settings` or
+        `n_candidates` are given), and above 64 x 64 with any method; else fully connected.
     n_members : "auto" or int
         Networks that are trained together. "auto": one, but four for tables of up to 64 columns (each value of a category
-        counts) with method "tae" and `max_steps`, `architecture` or `settings`. Without these, it also fits a linear model
+        counts) with method "auto" and `max_steps`, `architecture` or `settings`. Without these, it also fits a linear model
         and trees to such tables, and held-out cells decide the share of the draws that each kind gives.
     calibrate : bool
         Whether draws are scaled about their mean to nominal coverage of held-out cells (split conformal): networks tend to
         give narrow intervals. Observed cells, categories and columns of few values are not scaled, nor is anything if
         training holds nothing out (`max_steps`, method "tae-paper").
     n_candidates : "auto" or int
-        Proposals of z per draw (sampling-importance-resampling); 0: plain draws. "auto": 200 for methods "tae" and "miwae",
-        0 for "tae" with more than 64 numbers per sample, for the other methods and for convolutional networks.
+        Proposals of z per draw (sampling-importance-resampling); 0: plain draws. "auto": 200 for methods "auto", "tae" and
+        "miwae", 0 for "auto" with more than 64 numbers per sample, for the other methods and for convolutional networks.
     max_steps : int or None
         Training steps. None: chosen by early stopping, up to `training.steps` and, if held-out cells need more, three
         sevenths as many on all cells; all of `training.steps` for method "tae-paper".
@@ -124,7 +125,7 @@ class Recoverer(FittedAttributes, Judged, OneToOneFeatureMixin, TransformerMixin
     @takes_old_names
     def __init__(
         self,
-        method: str = "tae", *,
+        method: str = "auto", *,
         noise: Any = None, corruption: Any = None, kinds: dict[str, str] | None = None, missing: Missing | None = None,
         fill: str = "mean",
         bounds: Bounds | None = None, detection_limits: dict[Any, tuple[str, float]] | None = None,

@@ -192,7 +192,7 @@ def _main(
 
 @app.command()
 def recover(
-    context: typer.Context, data: InputData, output: OutputData, noise: Noise = "none", method: Method = "tae",
+    context: typer.Context, data: InputData, output: OutputData, noise: Noise = "none", method: Method = "auto",
     kinds: Kinds = None, missing: Marks = None, fill: Fill = None, bounds: Bounds = None,
     detection_limits: DetectionLimits = None, scaling: Scale = "auto", network: Network = "auto",
     n_members: Members = None, draws: NumberOfDraws = None, draws_to: DrawsTo = None, std_to: StdTo = None,
@@ -228,7 +228,7 @@ def recover(
 
 @app.command()
 def diagnose(
-    context: typer.Context, data: InputData, noise: Noise = "none", method: Method = "tae", kinds: Kinds = None,
+    context: typer.Context, data: InputData, noise: Noise = "none", method: Method = "auto", kinds: Kinds = None,
     missing: Marks = None, bounds: Bounds = None, detection_limits: DetectionLimits = None, scaling: Scale = "auto",
     network: Network = "auto", n_members: Members = None, report: Report = None, model: Model = None, seed: Seed = 0,
     max_steps: MaxSteps = None, max_seconds: MaxSeconds = None, missing_value: MissingValue = None,

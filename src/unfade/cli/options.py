@@ -14,7 +14,9 @@ Noise = Annotated[
         help="none, learn (per column), learn-shared, learn-by-value, infer, 0.3, '5 %' or temp=0.5,hum=learn,ph=5%."
     ),
 ]
-Method = Annotated[str, typer.Option(help="tae, flow (slow without a GPU), mvae, miwae or tae-paper (500,000 steps).")]
+Method = Annotated[
+    str, typer.Option(help="auto, masked, flow (slow without a GPU), tae, mvae, miwae or tae-paper (500,000 steps).")
+]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Kind of a column: zip=category or note=passthrough.")]
 Bounds = Annotated[list[str] | None, typer.Option(help="Least and largest value of a column, age=0:120, or of all, 0:1.")]
 DetectionLimits = Annotated[

@@ -8,7 +8,7 @@ from unfade.errors import InvalidData
 
 def fit_parameters(
     seed: int,
-    method: str = "tae",
+    method: str = "auto",
     noise: str = "none",
     kinds: list[str] | None = None,
     bounds: list[str] | None = None,

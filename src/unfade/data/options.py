@@ -155,12 +155,12 @@ def model_space(
     relative: columns whose noise is relative to the value.
     """
     if relative is not None and not (mixed and scaling == "variance"):
-        raise InvalidData("noise relative to the value, such as '5 %', needs method 'tae' or 'miwae' and scaling 'auto'.")
+        raise InvalidData("noise relative to the value, such as '5 %', needs method 'auto' or 'miwae' and scaling 'auto'.")
     entries = obs.event_shape.numel()
     counts = {i: len(c.categories) for i, c in enumerate(columns) if c.kind == "category" and len(c.categories) > 2}
     if not mixed and counts:
         names = [columns[i].name for i in counts]
-        raise InvalidData(f"This method takes numbers only, got the categories {names[:5]}. Use method 'tae' or 'miwae'.")
+        raise InvalidData(f"This method takes numbers only, got the categories {names[:5]}. Use method 'auto' or 'miwae'.")
     exact = None
     if mixed and len(obs.event_shape) == 1:
         levels = None if isinstance(noise, str) and noise == "infer" else noise_levels(noise, entries)
@@ -177,7 +177,7 @@ def model_space(
         name = columns[lost[0]].name if columns else lost[0]
         raise InvalidData(
             f"Column {name!r} has detection limits: expected at least two values beyond them, no noise on that column, "
-            "and method 'tae', 'miwae' or 'mvae'. Leave the detection limits out otherwise."
+            "and method 'auto', 'miwae' or 'mvae'. Leave the detection limits out otherwise."
         )
     return space
 

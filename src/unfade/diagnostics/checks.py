@@ -161,8 +161,8 @@ def _diagnose_images(model: FittedModel, X: Any, entered: Observations) -> Diagn
     cells = model.held_out
     if cells is None and large_images(model):
         raise InvalidData(
-            "Training held no pixels out, so there is nothing to judge by: fit without max_steps, by method 'tae', and use "
-            "the recoverer that was fitted, not one from a file."
+            "Training held no pixels out, so there is nothing to judge by: fit without max_steps, by method 'auto', and "
+            "use the recoverer that was fitted, not one from a file."
         )
     cells = held_out(model.parameters, X, seed=model.seed) if cells is None else cells
     if not len(cells):
@@ -200,7 +200,7 @@ def _collapse(cells: HeldOut, noise: Any) -> Verdict:
         if found >= COLLAPSED:
             found = relative_width_beneath_noise(plain, noise)[0]
         says = f"draws have collapsed: their width is {found:.0%} of that needed for held-out cells."
-        return Verdict("width of draws", "red", says, found, "Do not use intervals; fit again by method 'tae'.")
+        return Verdict("width of draws", "red", says, found, "Do not use intervals; fit again by method 'auto'.")
     says = f"the width of draws agrees with their errors ({found:.0%})."
     if found < 0.85:
         says = f"draws are narrow: their width is {found:.0%} of that needed for held-out cells."
@@ -366,7 +366,7 @@ def _latents(posterior: Ensemble | None, entered: Observations) -> list[Verdict]
     active, count = int(((means / unit).var(0) > 0.01).sum()), means.shape[-1]
     says = f"{active} of {count} latent variables depend on the row."
     if active == 0:
-        todo = "The model ignores observed cells: fit longer, or by method 'tae'."
+        todo = "The model ignores observed cells: fit longer, or by method 'auto'."
         return [Verdict("latent variables", "red", says, 0.0, todo)]
     return [Verdict("latent variables", "green", says, float(active))]
 

@@ -1,6 +1,8 @@
 """Parameters: what the user asks for, checked once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,9 @@ from unfade.data.dataset import Dataset, read
 from unfade.data.options import Bounds, DetectionLimits
 from unfade.data.timeline import Clock, read_timeline
 from unfade.errors import InvalidData
+from unfade.methods.flow import ENTRIES
 from unfade.methods.registry import METHODS, candidates_for, members_for
-from unfade.models.architectures import PAPER, AnyArchitecture
+from unfade.models.architectures import PAPER, AnyArchitecture, is_image
 from unfade.training.loop import TrainingConfig
 
 FILLS = ("mean", "median", "draw")
@@ -25,7 +28,7 @@ MOST_CANDIDATES = 10_000  # that a draw is chosen from
 class Parameters:
     """The parameters of `Recoverer`, where each is described."""
 
-    method: str = "tae"
+    method: str = "auto"
     noise: Any = None
     corruption: Any = None
     kinds: dict[str, str] | None = None
@@ -83,7 +86,7 @@ class Parameters:
 
     def _check_series(self) -> None:
         """Refuse what has no meaning for series, in a sentence."""
-        if self.method != "tae":
+        if self.method != "auto":
             raise InvalidData(f"time is for the default method, got method={self.method!r}. Leave method out.")
         if isinstance(self.noise, str) and self.noise == "learn-by-value":
             raise InvalidData("time= learns one noise level per column: give noise='learn' in place of 'learn-by-value'.")
@@ -157,6 +160,14 @@ class Parameters:
                 "n_candidates needs p(z), which method 'tae-paper' and decoders that see y have not. Use n_candidates=0."
             )
         return int(n_candidates)
+
+    def for_images(self, event_shape: Sequence[int]) -> "Parameters":
+        """The same for these data: on a GPU, a flow for images, where the method is left open."""
+        left_open = self.method == "auto" and self.network == "auto" and self.n_candidates in ("auto", 0)
+        chosen = self.architecture is not None or self.training is not None or bool(self.settings)
+        if not left_open or chosen or not is_image(event_shape) or prod(event_shape) > ENTRIES:
+            return self
+        return replace(self, method="flow") if self.torch_device().type == "cuda" else self
 
     def torch_device(self) -> torch.device:
         """Where to compute."""

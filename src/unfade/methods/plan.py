@@ -145,8 +145,8 @@ def _noise_in_words(noise: Any) -> str:
 
 def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     """Decide everything that a fit to these data needs, and warn of what users would want to know."""
-    method, columns, settings = parameters.method, data.columns, _settings(parameters)
-    obs, constraints = data.obs, parameters.bound(data)
+    obs, columns, parameters = data.obs, data.columns, parameters.for_images(data.obs.event_shape)
+    method, settings, constraints = parameters.method, _settings(parameters), parameters.bound(data)
     conv, growing = _convolutional(parameters, obs), _is(parameters.noise, "learn-by-value")
     scaling = _scaling(parameters.scaling, conv is not None, growing)
     noise, mixed = _noise(parameters, data, scaling), METHODS[method].mixed and settings.get("posterior") != "bound"
@@ -156,7 +156,7 @@ def resolve(parameters: Parameters, data: Dataset, seed: int) -> Plan:
     _warn(parameters, data, encoder, gaps, images := conv is not None or is_image(obs.event_shape), constraints)
     architecture = conv or _fully_connected(parameters, len(obs), encoder, _stacked(parameters, encoder, growing))
     by_prediction = predicts(settings.get("posterior", "auto"), len(encoder.numbers))
-    predictive = method == "tae" and by_prediction and not architecture.decoder_sees
+    predictive = (method == "masked" or (method == "auto" and by_prediction)) and not architecture.decoder_sees
     members = parameters.members_to_train(encoder.features, stacked := _stacked(parameters, encoder, growing))
     training = parameters.training or training_for(
         method, members, len(obs), encoder.features if conv is not None else None, predictive, stacked,
@@ -220,7 +220,7 @@ def _stacked(parameters: Parameters, encoder: FeatureEncoder, growing: bool) -> 
     """Whether cheaper models are fitted too: for narrow tables, not images or signals, if the models are left open."""
     if len(encoder.event_shape) > 1 or "joint" in str(parameters.scaling):
         return False
-    left_open = parameters.method == "tae" and not (parameters.settings or parameters.architecture or parameters.max_steps)
+    left_open = parameters.method == "auto" and not (parameters.settings or parameters.architecture or parameters.max_steps)
     return left_open and encoder.features <= NARROW and not (encoder.limited or growing)
 
 
@@ -282,13 +282,13 @@ def _convolutional(parameters: Parameters, obs: Observations) -> ConvArchitectur
             raise InvalidData(f"The architecture is for images of {given.image}, the data are of {there}.")
         return given
     exact = noise is None or not (isinstance(noise, str) or np.any(noise))
-    predictive = method == "tae" and not parameters.settings and parameters.n_candidates in ("auto", 0)
+    predictive = method in ("auto", "masked") and not parameters.settings and parameters.n_candidates in ("auto", 0)
     network = network_for(parameters.network, obs.event_shape, predictive)
     if given is not None or network == "full":
         return None
     paper = method == "tae-paper"
     network = "conv" if paper and parameters.network == "auto" else network
-    return conv_architecture(network, obs.event_shape, paper or (method == "tae" and exact))
+    return conv_architecture(network, obs.event_shape, paper or (method in ("auto", "masked") and exact))
 
 
 def _fully_connected(parameters: Parameters, samples: int, encoder: FeatureEncoder, stacked: bool) -> AnyArchitecture:

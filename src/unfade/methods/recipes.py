@@ -239,7 +239,27 @@ def paper_tae(
     return posterior
 
 
-def tae(
+def masked(task: Task, energy_weight: float = 10.0, fidelity: float = 0.3) -> Recipe:
+    """Noise; then masked prediction: a posterior trained by how it predicts what is hidden from it.
+
+    energy_weight, fidelity: of `Predictive`.
+    """
+    plain = isinstance(task.corruption, GaussianNoise)
+    hide = hide_share if task.image is None else hide_either(hide_share, hide_boxes(task.image, task.places))
+    objective = Predictive(hide, energy_weight if plain else 0.0, fidelity)
+    return (yield from _alone(task, objective, noise_steps=300, own_prior=True))
+
+
+def tae(task: Task, weights: int = 8, posterior_weights: int = 20, posterior_share: float = 0.5) -> Recipe:
+    """A prior, then a posterior and a prior of their own by the exact bound.
+
+    weights: of the first prior's bound; posterior_weights, posterior_share: of the last stage, its weights and how many
+    steps it has.
+    """
+    return (yield from auto(task, weights, "bound", posterior_weights, posterior_share))
+
+
+def auto(
     task: Task,
     weights: int = 8,
     posterior: str = "auto",
@@ -248,19 +268,15 @@ def tae(
     energy_weight: float = 10.0,
     fidelity: float = 0.3,
 ) -> Recipe:
-    """Noise; then, of wide data, a posterior by what it predicts; of others a prior, then a posterior of its own.
+    """Of wide data, masked prediction; of others a prior, then a posterior that follows it, of the same decoder.
 
-    posterior: one of POSTERIORS; weights: of the prior's bound; energy_weight, fidelity: of `Predictive`;
-    posterior_weights, posterior_share: of the last stage, its weights and how many steps it has. In a stack weights are
-    half as many.
+    posterior: one of POSTERIORS; weights: of the prior's bound; energy_weight, fidelity: of `masked`; posterior_weights,
+    posterior_share: of the last stage, its weights and how many steps it has. In a stack weights are half as many.
     """
     if posterior not in POSTERIORS:
         raise InvalidData(f"posterior must be one of {', '.join(POSTERIORS)}, got {posterior!r}.")
     if predicts(posterior, task.features - task.corruption.categorical):
-        plain = isinstance(task.corruption, GaussianNoise)
-        hide = hide_share if task.image is None else hide_either(hide_share, hide_boxes(task.image, task.places))
-        objective = Predictive(hide, energy_weight if plain else 0.0, fidelity)
-        return (yield from _alone(task, objective, noise_steps=300, own_prior=True))
+        return (yield from masked(task, energy_weight, fidelity))
     part = 0.5 if task.stacked else 1.0
     model = yield from _alone(task, MIWAE(int(part * weights)), time_share=0.8)
     last = _bound_stage if posterior == "bound" else _forward_stage
@@ -271,14 +287,14 @@ POSTERIORS = ("auto", "predictive", "forward", "bound")
 
 
 def predicts(posterior: str, numbers: int) -> bool:
-    """Whether a TAE's posterior is trained by masked prediction. numbers: features that are no category's."""
+    """Whether a posterior is trained by masked prediction. numbers: features that are no category's."""
     return posterior == "predictive" or (posterior == "auto" and numbers > NARROW)
 
 
-def seeing_tae(task: Task) -> Recipe:
+def seeing(task: Task) -> Recipe:
     """A decoder that sees y is no prior: its posterior is trained to predict observed pixels that are hidden from it."""
     if not isinstance(task.architecture, ConvArchitecture):
-        raise InvalidData("Method 'tae' takes a decoder that sees y for images alone. Use decoder_sees=False.")
+        raise InvalidData("This method takes a decoder that sees y for images alone. Use decoder_sees=False.")
     if not bool(task.corruption.exact.all()):
         raise InvalidData("A decoder that sees y needs data without noise. Use decoder_sees=False, or noise=None.")
     image = task.architecture.image

@@ -92,8 +92,10 @@ class Method:
 
 FLOW_TRAINING = TrainingConfig(steps=16_000, batch_size=512, learning_rate=1e-3, clip_norm=1.0, rise=200)
 METHODS = {
+    "auto": Method(recipes.auto, n_candidates=200, seeing=recipes.seeing, members=4),
+    "masked": Method(recipes.masked, n_candidates=0, seeing=recipes.seeing),
     "flow": Method(flow, 0, FLOW_TRAINING, mixed=False),
-    "tae": Method(recipes.tae, n_candidates=200, seeing=recipes.seeing_tae, members=4),
+    "tae": Method(recipes.tae, n_candidates=200, mixed=False),
     "tae-paper": Method(recipes.paper_tae, 0, PAPER_TRAINING, PAPER, seeing=recipes.paper_tae, mixed=False),
     "mvae": Method(recipes.mvae, n_candidates=0),
     "miwae": Method(recipes.miwae, n_candidates=200),

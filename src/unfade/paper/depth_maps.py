@@ -24,7 +24,7 @@ PRINTED: dict[str, Any] = {"method": "tae-paper", "network": "conv", "scaling": 
 WAYS: dict[str, dict[str, Any]] = {
     "TAE as printed": {**PRINTED, "settings": GAMMA},
     "TAE as printed, not pinned": {**PRINTED, "settings": {**GAMMA, "pinned": False}},  # as the paper trains
-    "unfade": {"method": "tae", "network": "conv-large"},
+    "unfade": {"method": "masked", "network": "conv-large"},
 }
 
 

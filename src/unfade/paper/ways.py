@@ -68,8 +68,8 @@ WAYS = {
     "MIWAE, conditioned": Way("miwae", conditioned=True),
     "MIWAE, conditioned, resampled": Way("miwae", conditioned=True, refined=True),
     "TAE as printed": Way("tae-paper", conditioned=False),
-    "unfade": Way("tae", conditioned=True, stopped=True),
-    "unfade, resampled": Way("tae", conditioned=True, refined=True, stopped=True),
+    "unfade": Way("auto", conditioned=True, stopped=True),
+    "unfade, resampled": Way("auto", conditioned=True, refined=True, stopped=True),
 }
 # The paper leaves open whether its baselines model the noise, where means may lie, and how networks are built.
 READINGS = {
@@ -83,7 +83,7 @@ READINGS = {
     "TAE, author's habits, free means": Way("tae-paper", conditioned=False, habits="author, free means"),
     "TAE, Xavier's weights": Way("tae-paper", conditioned=False, habits="xavier"),
     "TAE, noise inferred": Way("tae-paper", conditioned=False, settings=(("infer_noise", True),)),
-    "TAE, exact bound": Way("tae", conditioned=True, stopped=True, settings=(("posterior", "bound"),)),
+    "TAE, exact bound": Way("tae", conditioned=True, stopped=True),
 }
 ALL_WAYS = {**WAYS, **READINGS}
 # The strongest baseline as unfade is trained, for scoreboards.

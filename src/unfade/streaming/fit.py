@@ -240,7 +240,8 @@ class Sample:
     def _predictive(self, features: int) -> bool:
         """Check whether the fit will use masked prediction, which takes more steps."""
         posterior = (self.wanted.settings or {}).get("posterior", "auto")
-        return self.wanted.method == "tae" and predicts(posterior, features)
+        method = self.wanted.method
+        return method == "masked" or (method == "auto" and predicts(posterior, features))
 
     def add(self, table: pa.Table) -> None:
         """Add the next rows."""
