@@ -89,6 +89,17 @@ def wide(score: str) -> Source:
     return source
 
 
+def flows(row: str, column: str, place: int) -> list[float | None] | None:
+    own = stored("results/flow.json")[f"{row.replace(' ', '/', 1)}/0/flow"]
+    others = stored("results/wide.json")[row].values()
+    names = ("energy score", "CRPS", "ELBO")
+    if place < 7:
+        score = names[(place - 1) // 2]
+        values = [way[score] for way in others]
+        return [own[score] if place % 2 else max(values) if score == "ELBO" else min(values)]
+    return [own[("error over sd", "coverage within two grey levels", "training seconds")[place - 7]]]
+
+
 def table_1(score: str, lim: int, spread: bool = True) -> Source:
     """The two ways of unfade are stored repeat by repeat, and the paper's figures are in the package."""
 
@@ -233,6 +244,7 @@ SOURCES: dict[str, Source] = {
     "time.md:  | unfade: MAE": series,
     "time.md: steps | largest error": network,
     "time.md: steps | fit, CPU s": long_series,
+    "wide.md: flow": flows,
     "wide.md: energy score, plain draws": wide("energy score"),
     "wide.md: energy score, resampled draws": wide("energy score"),
     "wide.md: CRPS, plain draws": wide("CRPS"),
