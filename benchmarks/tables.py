@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from boards import parser_of, run_all, written
 from datasets import SETTINGS, TABLES, corrupted, truth
-from methods import METHODS, complete
+from methods import METHODS, PAPERS, complete
 from report import picture, setting_table
 from scores import column_units, score
 from store import RESULTS, Cell, found
@@ -62,7 +62,8 @@ def agreement(cells: list[Cell], method: str = "unfade") -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
-    parser = parser_of(__doc__, METHODS)
+    parser = parser_of(__doc__, [*METHODS, *PAPERS])
+    parser.set_defaults(methods=METHODS)
     parser.add_argument("--tables", nargs="*", choices=TABLES, default=list(TABLES))
     parser.add_argument("--settings", nargs="*", choices=SETTINGS, default=list(SETTINGS))
     chosen = parser.parse_args(arguments)
