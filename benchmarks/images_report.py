@@ -9,9 +9,10 @@ import numpy as np
 from report import markdown
 
 from unfade.paper.study import Setting
-from unfade.paper.ways import FLOW, STOPPED, WAYS
+from unfade.paper.ways import FLOW, READINGS, STOPPED, WAYS, Way
 
-FOR_IMAGES = {**WAYS, **STOPPED, **FLOW}
+BOUND = "TAE, exact bound"
+FOR_IMAGES = {**WAYS, **STOPPED, BOUND: READINGS[BOUND], **FLOW}
 OURS = ("unfade", "unfade, resampled", "flow")
 
 
@@ -56,6 +57,7 @@ def report(cells: Cells) -> str:
         "TAE as printed",
         "MIWAE",
         "MIWAE, stopped",
+        BOUND,
         "unfade",
         "flow",
     ]  # conditioning moves observed entries only
@@ -108,9 +110,9 @@ def words(setting: Setting) -> str:
     return f"{setting.data} {setting.missing:.0%}, {rows}, {'trained on' if setting.trained_on else 'unseen'}"
 
 
-def trained(way: str) -> tuple[str, bool]:
-    """Return what a way to draw is trained by, and whether it stops early."""
-    return FOR_IMAGES[way].method, FOR_IMAGES[way].stopped
+def trained(way: str) -> Way:
+    """Return what is trained for a way to draw."""
+    return FOR_IMAGES[way].trained
 
 
 def first(cells: dict[str, Scored], score: str) -> str:
@@ -137,6 +139,7 @@ def picture(cells: Cells, path: Path) -> None:
         "MIWAE, conditioned, resampled": ("C0", "o"),
         "MIWAE, stopped": ("C2", "D"),
         "MIWAE, stopped, resampled": ("C2", "D"),
+        BOUND: ("C4", "X"),
         "unfade": ("k", "^"),
         "unfade, resampled": ("k", "^"),
         "flow": ("C1", "*"),

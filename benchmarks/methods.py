@@ -9,10 +9,19 @@ from boards import alone
 from peers import cpu_seconds, peak_memory
 
 from unfade import Recoverer
+from unfade.models.architectures import architecture_for
+from unfade.training.loop import TrainingConfig
 
 DRAWS = 20
-OURS = {"unfade": "auto", "MIWAE": "miwae"}  # and what `Recoverer` calls them
+OURS: dict[str, dict[str, Any]] = {"unfade": {"method": "auto"}, "MIWAE": {"method": "miwae"}}  # options of `Recoverer`
 METHODS = [*OURS, "column draws", *peers.PEERS, *peers.R_PEERS]
+# The paper's posteriors on tables, on request: networks alone, the printed TAE with as many steps as the others.
+PAPERS: dict[str, dict[str, Any]] = {
+    "networks": {"method": "auto", "settings": {"posterior": "forward"}},
+    "TAE, exact bound": {"method": "auto", "settings": {"posterior": "bound"}},
+    "MVAE": {"method": "mvae"},
+    "TAE as printed": {"method": "tae-paper", "training": TrainingConfig(learning_rate=5e-4)},
+}
 Data = np.ndarray | pd.DataFrame
 
 
@@ -27,19 +36,19 @@ def complete(
     """
     if method == "column draws":
         return _column_draws(data, draws, seed)
-    if method in OURS:
-        return _finite(alone(_ours, OURS[method], data, seed, draws, noise, options))
+    if own := {**OURS, **PAPERS}.get(method):
+        return _finite(alone(_ours, data, seed, draws, noise, {**own, **options}))
     if isinstance(data, np.ndarray):
         return _finite(_peer(method, data, draws, seed, noise))
     return peers.run_frame(method, data, draws, seed)
 
 
-def _ours(
-    method: str, data: Data, seed: int, draws: int, noise: np.ndarray | None, options: dict[str, Any]
-) -> dict[str, Any]:
+def _ours(data: Data, seed: int, draws: int, noise: np.ndarray | None, options: dict[str, Any]) -> dict[str, Any]:
     """Fit and draw by unfade; beside the draws, what the fit itself reports of its coverage."""
     started = cpu_seconds()
-    rec = Recoverer(method, noise=noise, random_state=seed, verbose=0, **options).fit(data)
+    if options["method"] == "tae-paper":  # the networks that the others have
+        options["architecture"] = architecture_for(*np.shape(data))
+    rec = Recoverer(**options, noise=noise, random_state=seed, verbose=0).fit(data)
     drawn = rec.sample(data, draws)
     values = drawn.values if isinstance(data, np.ndarray) else pd.concat(list(drawn))
     result = {"draws": values, "cpu_seconds": cpu_seconds() - started, "memory": peak_memory()}

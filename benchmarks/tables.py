@@ -6,11 +6,12 @@ in sds of the columns. What is stored under build/scoreboard is not run again; `
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from boards import parser_of, run_all, written
 from datasets import SETTINGS, TABLES, corrupted, truth
-from methods import METHODS, complete
+from methods import METHODS, PAPERS, complete
 from report import picture, setting_table
 from scores import column_units, score
 from store import RESULTS, Cell, found
@@ -21,11 +22,13 @@ MEANS = ("missing: RMSE", "missing: CRPS", "missing: coverage", "nominal coverag
 MEANS_OF_OBSERVED = ("observed: RMSE", "observed: CRPS", "observed: coverage")
 
 
-def result(folder: Path, device: str, cell: Cell) -> dict:
-    """Run a method on a table and score its draws."""
+def result(folder: Path, device: str, steps: int | None, cell: Cell) -> dict:
+    """Run a method on a table and score its draws. steps: of networks, at most, but not of the default."""
     X = truth(cell.table, folder)
     Y, noise = corrupted(X, cell.setting, cell.seed)
-    options = {"device": device} if device != "cpu" else {}
+    options: dict[str, Any] = {"device": device} if device != "cpu" else {}
+    if steps and cell.method != "unfade":
+        options["max_steps"] = steps
     made = complete(cell.method, Y, cell.seed, noise=noise, **options)
     observed = ~np.isnan(Y)
     return {**score(X, observed, made.pop("draws"), column_units(X, observed)), **made}
@@ -62,13 +65,15 @@ def agreement(cells: list[Cell], method: str = "unfade") -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
-    parser = parser_of(__doc__, METHODS)
+    parser = parser_of(__doc__, [*METHODS, *PAPERS])
+    parser.set_defaults(methods=METHODS)
     parser.add_argument("--tables", nargs="*", choices=TABLES, default=list(TABLES))
     parser.add_argument("--settings", nargs="*", choices=SETTINGS, default=list(SETTINGS))
+    parser.add_argument("--steps", type=int, help="of MIWAE and the paper's posteriors at most")
     chosen = parser.parse_args(arguments)
     cells = cells_of(chosen)
     if not chosen.report:
-        return run_all(cells, chosen.jobs, lambda cell: result(chosen.data_dir, chosen.device, cell))
+        return run_all(cells, chosen.jobs, lambda cell: result(chosen.data_dir, chosen.device, chosen.steps, cell))
     names = chosen.tables, chosen.seeds, chosen.methods
     parts = [
         setting_table("tables", names[0], s, *names[1:], SCORES, MEANS + (MEANS_OF_OBSERVED if s == "noise" else ()))

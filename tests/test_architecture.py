@@ -123,7 +123,8 @@ TOPICS = {  # test files about no single module
     "docstrings": "first lines and sections",
     "entrances": "the contract of all entrances", "exact_posterior": "laws known exactly",
     "examples": "examples and README run", "fuzz": "crafted model files", "kills": "runs ended at any moment",
-    "sklearn": "scikit-learn's own checks", "stored_figures": "figures of the documentation", "words": "its terms",
+    "sklearn": "scikit-learn's own checks", "stored_figures": "figures of the documentation",
+    "stored_prose": "what it says of them in words", "words": "its terms",
     "work_once": "nothing is read or encoded again",
 }  # fmt: skip
 

@@ -200,3 +200,19 @@ def test_pooled_intervals_are_those_of_the_regressions(load):
     inside, outside = ({**sure, "low": board.COEFFICIENTS - w, "high": board.COEFFICIENTS + 1.0} for w in (1.0, -0.5))
     assert board.row("m", [inside, inside])[2].startswith("100.0%")
     assert board.row("m", [outside, outside])[2].startswith("0.0%")
+
+
+def test_ways_to_draw_from_one_model_are_trained_once(load):
+    report = load("images_report")
+    assert report.trained("MIWAE") == report.trained("MIWAE, conditioned, resampled") != report.trained("MIWAE, stopped")
+    assert report.trained("unfade") == report.trained("unfade, resampled") != report.trained(report.BOUND)
+
+
+def test_the_papers_posteriors_fill_in_tables(load):
+    methods = load("methods")
+    Y = np.random.default_rng(0).normal(size=(60, 3))
+    Y[::4, 1] = np.nan
+    for name in methods.PAPERS:
+        made = methods._ours(Y, 0, 3, None, {**methods.PAPERS[name], "max_steps": 2})
+        assert np.shape(made["draws"]) == (3, *Y.shape)
+        assert np.isfinite(made["draws"]).all()

@@ -169,7 +169,7 @@ TOY_METHODS = {  # name: (recoverer, candidates); networks, steps and number of 
 }
 
 
-def toy(folder: Path, seed: int = 0, verbose: int = 1) -> Shown:
+def toy(folder: Path, seed: int = 0, verbose: int = 1, steps: int | None = None) -> Shown:
     """Reproduce figure 1(b): points near a circle with noise and missing coordinates, compared with the exact posterior."""
     from sklearn.base import clone
 
@@ -183,7 +183,9 @@ def toy(folder: Path, seed: int = 0, verbose: int = 1) -> Shown:
     fitted: dict[str, Recoverer] = {}
     for name, (method, candidates) in TOY_METHODS.items():
         if method.method not in fitted:
-            rec = clone(method).set_params(noise=ring.noise, random_state=seed, max_steps=TOY_STEPS, verbose=verbose)
+            rec = clone(method).set_params(
+                noise=ring.noise, random_state=seed, max_steps=steps or TOY_STEPS, verbose=verbose
+            )
             fitted[method.method] = rec.set_params(architecture=TOY_NETWORKS).fit(observed)
         drawn[name] = fitted[method.method].sample(points, n_draws=1000, n_candidates=candidates).values
         distances = [
