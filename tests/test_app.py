@@ -218,6 +218,28 @@ def test_a_wrong_setting_is_a_sentence(loaded, folder):
     assert "too many" in finished(Job(loaded, Settings(draws=10**9), folder)).error
 
 
+def test_settings_that_nobody_changed_are_the_defaults():
+    from streamlit.testing.v1 import AppTest
+
+    def script():
+        import streamlit as st
+
+        from unfade.app.settings_form import settings_step
+        from unfade.app.uploads import load
+        from unfade.app.workspaces import Workspace
+
+        workspace = st.session_state.setdefault("workspace", Workspace())
+        table = load("a.csv", b"x,y\n1,2\n3,\n4,5\n", workspace.folder.path)
+        st.markdown(repr(settings_step(workspace, table, False)))
+
+    page = AppTest.from_function(script, default_timeout=60).run()
+    for _ in range(2):
+        assert not page.exception
+        assert "all else by default" in page.markdown[0].value
+        assert page.markdown[-1].value == repr(Settings())
+        page.run()
+
+
 def test_rules_are_read_as_constraints():
     rules = (
         "total = rent + food\n bmi=wgt / (hgt / 100) ** 2\n\nlow <= `mid point` <= high\nage moved if moved == 1\nd = a - b"

@@ -13,6 +13,7 @@ from unfade.corruption.growing_noise import GrowingNoise
 from unfade.corruption.noise import GaussianNoise
 from unfade.data.observations import Observations
 from unfade.errors import InvalidData
+from unfade.methods.flow import build_flow
 from unfade.methods.parameters import Parameters
 from unfade.methods.recipes import Task
 from unfade.methods.registry import FLOW_TRAINING, fit_method
@@ -200,6 +201,30 @@ def test_training_goes_on_to_the_same_result(tmp_path):
         fitted(stop, Checkpoint(tmp_path, every=0))
     again = fitted(checkpoint=Checkpoint(tmp_path, resume=True))
     assert all(torch.equal(again[name], value) for name, value in expected.items())
+
+
+def test_a_state_holds_what_the_noise_is_learned_from():
+    """Noise goes by the last quarter of the rows, which a single stretch of training does not use up."""
+    _, _, obs = make(200)
+    posterior = build_flow(task(obs, GaussianNoise(torch.full((1,), 0.8), learn=True), 200), obs)
+
+    def step(calls, state=None):
+        draws = Observations(obs.values.clone(), obs.observed)
+        made = ExpectationStep(posterior, obs, draws, 100, None, 0.0, learn=True, seed=0)
+        if state is not None:
+            made.load(state)
+        for _ in range(calls):
+            made(Progress(made.step + 2, 1000, 0.0, 0.0))
+        return made
+
+    posterior.corruption.set_level(torch.tensor([0.8]))
+    state = {name: value.clone() for name, value in step(2).state().items()}
+    expected = step(1, state).posterior.corruption.std.clone()
+    assert len(step(0, state).squares) == 2
+    posterior.corruption.set_level(torch.tensor([0.5]))
+    assert torch.equal(step(1, state).posterior.corruption.std, expected)
+    forgotten = {name: value for name, value in state.items() if name not in ("rows", "squares")}
+    assert not torch.equal(step(1, forgotten).posterior.corruption.std, expected)
 
 
 def test_other_architectures_are_refused(stripes):

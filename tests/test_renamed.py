@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from unfade import Recoverer
 from unfade.cli.app import app
-from unfade.renamed import ATTRIBUTES, KINDS, PARAMETERS, format_2
+from unfade.renamed import ATTRIBUTES, KINDS, PARAMETERS, format_2, format_3
 
 FAST = {"max_steps": 5, "n_members": 1, "n_candidates": 0, "random_state": 0, "verbose": 0}
 
@@ -72,3 +72,9 @@ def test_the_words_of_format_1_become_those_of_format_2():
     assert present["columns"] == [{"name": "a", "kind": "integer", "censored": True, "categories": []}]
     assert format_2({"parameters": 7, "columns": [3]}) == {"parameters": 7, "columns": [3]}
     assert set(KINDS.values()) == {"continuous", "integer", "ordinal", "passthrough"}
+
+
+def test_the_default_of_format_2_is_that_of_format_3():
+    assert format_3({"parameters": {"method": "tae"}})["parameters"] == {"method": "auto"}
+    assert format_3({"parameters": {"method": "miwae"}})["parameters"] == {"method": "miwae"}
+    assert format_3({"parameters": 7}) == {"parameters": 7}

@@ -135,6 +135,15 @@ def test_models_of_every_format_load(path):
                 assert np.mean([a == b for a, b in zip(cells, values, strict=True)]) > 0.95
             else:
                 assert np.allclose(cells, values, rtol=1e-3, atol=1e-3)
+    assert rec.method == "auto"  # files of formats 1 and 2 hold its former name, "tae"
+    again = rec.set_params(max_steps=2, n_members=1, n_candidates=0).fit(table).transform(table)
+    assert not any(again[name].null_count for name in again.column_names)
+
+
+def test_the_exact_bound_is_stored_under_its_name(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    Recoverer("tae", max_steps=2, random_state=0, verbose=0).fit(X).save(tmp_path / "m")
+    assert Recoverer.load(tmp_path / "m").method == "tae"
 
 
 def test_an_output_that_is_a_link_is_followed(tmp_path):

@@ -21,10 +21,12 @@ from pyarrow import csv, parquet
 from unfade import DataNotice, InvalidData, InvalidFile, Recoverer, UnfadeError
 from unfade.io import large_tables as sources
 from unfade.io.guise import Guise
+from unfade.io.large_tables import Source
 from unfade.io.tables import read_table, write_table
 from unfade.streaming import fit as sampling
 from unfade.streaming import fit_stream, parse_memory, recover_stream
 from unfade.streaming import recover as parts
+from unfade.streaming.series import series_blocks
 
 ROWS, DRAWS = 700, 3
 
@@ -554,6 +556,23 @@ def test_series_in_parts_are_as_in_memory(tmp_path, monkeypatch, sites, along_ti
     far = np.abs(streamed - draws)[:, gone] / draws.std(0)[gone]
     assert np.median(far) < 0.02
     assert np.quantile(far, 0.999) < 0.3
+
+
+@pytest.mark.parametrize("size", [512, 2048])
+def test_series_go_on_as_in_an_undisturbed_run(tmp_path, size, along_time):
+    table = steps_of_series(3000, ("n", "s"))
+    table.to_parquet(tmp_path / "t.parquet", index=False)
+    opened = Source.open(tmp_path / "t.parquet")
+    whole = [block for block in series_blocks(along_time.model_, opened, size) if block.wanted.start >= 2 * size]
+    later = list(series_blocks(along_time.model_, opened, size, 2 * size))
+    assert len(whole) == len(later) > 0
+    for one, other in zip(whole, later, strict=True):
+        assert (one.start, one.wanted, len(one.given)) == (other.start, other.wanted, len(other.given))
+        assert np.array_equal(one.given.timeline.origins, other.given.timeline.origins)
+    assert set(later[0].given.timeline.origins) <= {0, 3000}
+    table.iloc[[*range(1000), *range(3000, 6000), *range(1000, 3000)]].to_parquet(tmp_path / "u.parquet", index=False)
+    with pytest.raises(InvalidData, match="Sort it"):
+        list(series_blocks(along_time.model_, Source.open(tmp_path / "u.parquet"), size, 2 * size))
 
 
 def test_a_fit_on_a_part_keeps_stretches_of_series(tmp_path, monkeypatch):

@@ -63,6 +63,14 @@ def format_2(meta: dict[str, Any]) -> dict[str, Any]:
     return meta
 
 
+def format_3(meta: dict[str, Any]) -> dict[str, Any]:
+    """Translate the metadata of a model file of format 2 to format 3: "tae" was the name of the default method."""
+    parameters = meta.get("parameters")
+    if isinstance(parameters, dict) and parameters.get("method") == "tae":
+        return {**meta, "parameters": {**parameters, "method": "auto"}}
+    return meta
+
+
 def _worded(given: dict[str, Any], words: Mapping[str, str], values: bool) -> dict[str, Any]:
     """Replace former names among the values, or the keys, of a dictionary."""
     if values:

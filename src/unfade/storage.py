@@ -15,7 +15,7 @@ from torch import Tensor
 
 from unfade.errors import InvalidFile
 
-FORMAT = 2
+FORMAT = 3
 DRAFT = ".unfade-"  # how the names of unfinished files begin
 
 

@@ -23,7 +23,7 @@ FILLS = {
 }
 DEFAULTS: dict[str, Any] = {
     "noise": "none", "level": None, "draws": 20, "seed": 0, "seconds": None, "missing": "", "fill": "mean",
-    "time": None, "panel": [], "rules": "",
+    "time": "", "panel": [], "rules": "",
 }  # fmt: skip
 
 

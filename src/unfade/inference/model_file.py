@@ -34,7 +34,7 @@ from unfade.models.latent_variable import Ensemble, PosteriorLVM
 from unfade.models.linear import blank_factors, linear_posterior
 from unfade.models.state_space import blank_state_space
 from unfade.models.trees import ChainedTrees, blank_trees
-from unfade.renamed import format_2
+from unfade.renamed import format_2, format_3
 from unfade.training.loop import History, TrainingConfig
 
 
@@ -119,6 +119,7 @@ def _facts_of_posterior(posterior: Ensemble) -> dict[str, Any]:
 def from_state(tensors: dict[str, Tensor], meta: dict[str, Any], corruption: UserFunction | None = None) -> FittedModel:
     """Build the model from the result of `to_state`; raise ValueError if parts do not fit together."""
     meta = format_2(meta) if meta.get("format") == 1 else meta
+    meta = format_3(meta) if meta.get("format") in (1, 2) else meta
     model_schema.check(meta, tensors)
     given = dict(meta["parameters"])
     given["architecture"] = _architecture(given["architecture"])

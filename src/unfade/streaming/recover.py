@@ -44,8 +44,9 @@ def recover_stream(
 
     target/clean.parquet holds the posterior mean, target/draws.parquet the draws as a long table (draw, row, then the
     columns of the data); both are folders of Parquet parts, which are read as one file. Numbers equal those of
-    `transform` and `sample(..., seed=seed)` on the whole table, bit for bit, whatever `memory` is. Parts are written to
-    the folder `target` + ".partial", which is renamed when all are written.
+    `transform` and `sample(..., seed=seed)` on the whole table, bit for bit, whatever `memory` is; of series nearly so, as
+    a part knows of some rows around it alone. Parts are written to the folder `target` + ".partial", which is renamed
+    when all are written.
 
     Parameters
     ----------

@@ -21,6 +21,8 @@ CONTEXT = 1024  # rows before and after a part
 def series_blocks(model: FittedModel, source: Source, size: int, start: int = 0) -> Iterator[Block]:
     """Read a table in parts of `size` rows from row `start` on, each with its context.
 
+    Rows before `start` are read too: the first row of a series that goes on there is one of them.
+
     Parameters
     ----------
     model : FittedModel
@@ -32,16 +34,17 @@ def series_blocks(model: FittedModel, source: Source, size: int, start: int = 0)
     -------
     iterator of Block
     """
-    order = _Order(model, source)
-    before = next(source.tables(CONTEXT, start - CONTEXT), None) if start >= CONTEXT else None
-    tables = source.tables(size, start)
+    order, before, row = _Order(model, source), None, 0
+    tables = source.tables(size)
     part = next(tables, None)
     while part is not None:
         after = next(tables, None)
         known = [each for each in (before, part, after and after.slice(0, CONTEXT)) if each is not None]
         inside = slice(len(before or ()), len(before or ()) + len(part))
-        yield order.block(pa.concat_tables(known), start - inside.start, inside)
-        before, start, part = part.slice(max(0, len(part) - CONTEXT)), start + len(part), after
+        block = order.block(pa.concat_tables(known), row - inside.start, inside)
+        if row >= start:
+            yield block
+        before, row, part = part.slice(max(0, len(part) - CONTEXT)), row + len(part), after
 
 
 class _Order:

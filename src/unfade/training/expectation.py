@@ -104,6 +104,9 @@ class ExpectationStep:
         kept = {f"best.{name}": value for name, value in self.best.items()}
         kept |= {"scores": torch.tensor(list(self.scores.items()), dtype=torch.float64).reshape(-1, 2)}
         kept |= {f"corruption.{name}": value for name, value in self.posterior.corruption.state_dict().items()}
+        if self.squares:
+            counts, means = zip(*self.squares, strict=True)
+            kept |= {"rows": torch.tensor(counts, dtype=torch.float64), "squares": torch.stack(means)}
         return kept | {"draws": self.draws.values, "drawn": torch.tensor([self.step, self.drawn])}
 
     def load(self, state: dict[str, Tensor]) -> None:
@@ -111,6 +114,7 @@ class ExpectationStep:
         self.step, self.drawn = state["drawn"].tolist()
         self.draws.values.copy_(state["draws"])
         self.scores = {int(step): score for step, score in state["scores"].tolist()}
+        self.squares = list(zip(state["rows"].tolist(), state["squares"], strict=True)) if "rows" in state else []
         self.best = {name.removeprefix("best."): v for name, v in state.items() if name.startswith("best.")}
         own = {name.removeprefix("corruption."): v for name, v in state.items() if name.startswith("corruption.")}
         self.posterior.corruption.load_state_dict(own)
