@@ -71,7 +71,7 @@ def result(cell: Cell) -> dict[str, Any]:
     given = with_holes(table, cell.seed)
     if cell.method == "complete rows":
         return pooled(given[~np.isnan(given).any(1)][None])
-    made = complete(cell.method, given, cell.seed, draws=DRAWS)
+    made = complete(cell.method, given, cell.seed, draws=DRAWS, apart=False)
     return {**pooled(made.pop("draws")), **made}
 
 

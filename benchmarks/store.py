@@ -69,13 +69,23 @@ def keep(cell: Cell, result: dict[str, Any]) -> None:
     print(*cell, json.dumps(result), flush=True)
 
 
+def _is_list_of_floats(value: Any) -> bool:
+    """Say whether a value is a list of numbers, as of coefficients."""
+    return isinstance(value, list) and all(isinstance(number, float) for number in value) and bool(value)
+
+
+def _rounded(value: float | list[float]) -> float | list[float]:
+    """Round to five digits."""
+    return float(f"{value:.5g}") if isinstance(value, float) else [float(f"{number:.5g}") for number in value]
+
+
 def compact(board: str) -> dict[str, dict[str, Any]]:
     """Gather the numbers of a board, rounded to five digits, by table/setting/seed/method."""
     result = {}
     for path in sorted((RESULTS / board).rglob("*.json")):
         stored = json.loads(path.read_text())
         cell = Cell(*(stored.pop(field) for field in Cell._fields))
-        numbers = {n: float(f"{v:.5g}") for n, v in stored.items() if isinstance(v, float)}
+        numbers = {n: _rounded(v) for n, v in stored.items() if isinstance(v, float) or _is_list_of_floats(v)}
         failed = {"failed": stored["failed"]} if "failed" in stored else numbers
         result["/".join(map(str, cell[1:]))] = failed
     return result

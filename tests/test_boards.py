@@ -122,12 +122,15 @@ def test_column_draws_are_observed_values_of_the_column(load):
 
 def test_results_are_stored_compactly(load, tmp_path):
     store = load("store")
-    store.keep(store.Cell("b", "t", "MCAR", 0, "m"), {"missing: CRPS": 0.123456789, "cpu_seconds": 4.0, "stages": ["long"]})
+    store.keep(
+        store.Cell("b", "t", "MCAR", 0, "m"),
+        {"missing: CRPS": 0.123456789, "cpu_seconds": 4.0, "stages": ["long"], "low": [1 / 3]},
+    )
     store.keep(store.Cell("b", "t", "MCAR", 1, "m"), {"failed": "it did"})
     store.main(["b", "-o", str(tmp_path / "b.json")])
     kept = json.loads((tmp_path / "b.json").read_text())
     assert kept == {
-        "t/MCAR/0/m": {"missing: CRPS": 0.12346, "cpu_seconds": 4.0},
+        "t/MCAR/0/m": {"missing: CRPS": 0.12346, "cpu_seconds": 4.0, "low": [0.33333]},
         "t/MCAR/1/m": {"failed": "it did"},
     }
 

@@ -455,7 +455,7 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(csv, tmp_path):
     done = run("recover", csv, "-o", tmp_path / "out.csv", "--dry-run", "--max-steps", "30")
     assert done.exit_code == 0, done.output
     assert not (tmp_path / "out.csv").exists()
-    for said in ("data: ", "noise: none", "method: tae", "training: 30 steps", "time: training takes at most about"):
+    for said in ("data: ", "noise: none", "method: auto", "training: 30 steps", "time: training takes at most about"):
         assert said in done.output
 
 
