@@ -39,6 +39,8 @@ def plot(cells: list[Cell], path: Path) -> None:
         for (limit, _), point in zip(run, points, strict=True):
             axes.annotate(limit, point, textcoords="offset points", xytext=(4, 5), fontsize=8)
     axes.set(xscale="log", xlabel="seconds of fit and draws by the clock", ylabel="CRPS on missing cells (lower is better)")
+    axes.set_xticks([3, 5, 10, 20, 30], ["3", "5", "10", "20", "30"])
+    axes.set_xticks([], minor=True)
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
