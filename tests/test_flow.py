@@ -27,14 +27,14 @@ from unfade.training.loop import Progress
 SMALL = FlowArchitecture(units=64, blocks=3, dropout=0.0, steps=12)
 
 
-def task(obs, noise, steps=1600, architecture=SMALL):
+def task(obs, noise, steps=3200, architecture=SMALL):
     config = replace(FLOW_TRAINING, steps=steps, batch_size=128, learning_rate=2e-3)
     return Task(obs, noise, architecture, config, 0)
 
 
 @pytest.fixture(scope="module")
 def data():
-    return make(4000)
+    return make(16_000)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from unfade.data.observations import Observations
 from unfade.diagnostics.images import write_gallery
 from unfade.distributions import Cells
 from unfade.errors import DataNotice
-from unfade.methods.recipes import Task, tae
+from unfade.methods.recipes import Task, masked
 from unfade.models import networks
 from unfade.models.architectures import LARGE, ConvArchitecture, conv_architecture, network_for
 from unfade.models.conditional_densities import Conditional, standard_normal
@@ -139,7 +139,7 @@ def test_fully_connected_networks_of_images_learn_to_fill_holes():
     obs = Observations(data.nan_to_num(), ~data.isnan())
     architecture = Architecture(latent=2, hidden=(8,))
     task = Task(obs, GaussianNoise(0.1), architecture, TrainingConfig(), 0, image=(20, 20, 1))
-    stage = next(tae(task))
+    stage = next(masked(task))
     hidden = stage.objective.hide(obs, generator_normals(torch.Generator().manual_seed(0))).reshape(50, 20, 20).numpy()
     alone = [(each & (np.convolve(each.ravel(), [1, 0, 1], "same") == 0).reshape(20, 20)).any() for each in hidden]
     assert 10 < np.sum(alone) < 40
@@ -154,7 +154,7 @@ def test_noise_is_looked_for_from_what_pixels_next_to_each_other_say():
     obs = Observations(data.nan_to_num(), ~data.isnan())
     task = Task(obs, GaussianNoise(0.5, learn=True), Architecture(latent=2, hidden=(8,)), TrainingConfig(), 0,
                 image=(24, 24, 1))  # fmt: skip
-    stage = next(tae(task))
+    stage = next(masked(task))
     assert float(stage.posterior.corruption.std.detach()) == pytest.approx(0.05, rel=0.1)
 
 
