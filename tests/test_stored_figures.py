@@ -199,6 +199,38 @@ def alarm(row: str, column: str, place: int) -> list[float | None] | None:
     return [100 * judged["fires"], len(judged["spread"])]
 
 
+def second_mask(row: str, column: str, place: int) -> list[float | None] | None:
+    one = stored("results/tables.json")[f"{row.replace(', ', '/')}/1/{column}"]
+    return [one["missing: CRPS"], one["missing: coverage"], one["cpu_seconds"]]
+
+
+def slopes(row: str, column: str, place: int) -> list[float | None] | None:
+    method, setting = column.split(", ")
+    found = stored("results/slopes.json")
+    if not row.startswith("mean"):
+        return [found[f"{row}/{setting}/0/{method}"]["inside"]]
+    score = "inside" if row == "mean share" else "width"
+    return [float(np.mean([one[score] for name, one in found.items() if name.endswith(f"/{setting}/0/{method}")]))]
+
+
+def pooling(row: str, column: str, place: int) -> list[float | None] | None:
+    ways = {
+        "unfade, pooled": "unfade",
+        "R's mice (pmm), pooled": "mice pmm",
+        "tables without missing values": "nothing missing",
+    }
+    runs = [run for name, run in stored("results/pooling.json").items() if name.endswith(f"/{ways[row]}")]
+    low, high, estimate = (np.array([run[part] for run in runs]) for part in ("low", "high", "estimate"))
+    truth = np.array([1.0, 0.5, -0.5, 0.25, 0.0, 1.0])
+    share = ((low <= truth) & (high >= truth)).mean(1)
+    cells = {
+        "repeats": [len(runs)],
+        "coverage ± its standard error": [100 * share.mean(), 100 * share.std(ddof=1) / len(runs) ** 0.5],
+        "mean width": [(high - low).mean()],
+    }
+    return [float(v) for v in cells.get(column, [np.abs((estimate - truth).mean(0)).max()])]
+
+
 def ten_tables(row: str, column: str, place: int) -> list[float | None] | None:
     (table, setting), found = row.split(", "), stored("results/tables.json")
     if table != "mean":
@@ -304,7 +336,10 @@ def leads_on_wide_data(score: str) -> tuple[int, int]:
 
 SOURCES: dict[str, Source] = {
     "README.md: Data | unfade | compared with": readme,
+    "scoreboard.md: second mask": second_mask,
     "scoreboard.md: table, setting": ten_tables,
+    "tables.md: analysis | repeats": pooling,
+    "tables.md: table | unfade, MCAR": slopes,
     "research.md: R2 of clean columns": noise_by_column,
     "tables.md: table | column draws": real_holes,
     "tables.md: draws | consistent rows": held_constraints,
@@ -340,7 +375,6 @@ NOT_STORED = {
     "research.md: ": "python benchmarks/",
     "scoreboard.md: ": "python benchmarks/",
     "speed.md: ": "python benchmarks/",
-    "tables.md: analysis | coverage": "python benchmarks/",
     "trust.md: data | unfade | compared with": "benchmarks/",
 }
 
