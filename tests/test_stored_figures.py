@@ -218,6 +218,7 @@ def pooling(row: str, column: str, place: int) -> list[float | None] | None:
         "unfade, pooled": "unfade",
         "R's mice (pmm), pooled": "mice pmm",
         "tables without missing values": "nothing missing",
+        "complete rows alone": "complete rows",
     }
     runs = [run for name, run in stored("results/pooling.json").items() if name.endswith(f"/{ways[row]}")]
     low, high, estimate = (np.array([run[part] for run in runs]) for part in ("low", "high", "estimate"))
